@@ -32,6 +32,8 @@ def test_a_leader_killed_and_then_cut_off_costs_no_message(tmp_path: Path) -> No
     assert all(happening.end_s is not None for happening in outcome.happenings)
     assert outcome.counts["messages acked"] > 500
     assert outcome.counts["pending at the end"] == 0
+    assert outcome.counts["ticks that came"] >= outcome.counts["ticks expected"] > 60
+    assert outcome.counts["keyed messages that came"] > 50
     assert "kill -9 b" in page(outcome)
     assert check(read_history(settings.history)).clean
 

@@ -124,12 +124,19 @@ class RecordedProducer:
         )
 
     def schedule_many(
-        self, payloads: Sequence[bytes], dues: int | Sequence[int], *, timeout: float | None = None
+        self,
+        payloads: Sequence[bytes],
+        dues: int | Sequence[int],
+        *,
+        timeout: float | None = None,
+        **more: Any,
     ) -> list[str]:
-        """Schedule many messages; dues in Unix ms, one for all or one each."""
+        """Schedule many messages; dues in Unix ms, one for all or one each. More goes to the producer unrecorded."""
         columns = [dues] * len(payloads) if isinstance(dues, int) else list(dues)
         call = self._inserting(payloads, columns)
-        return call.carry_out(lambda: self._producer.schedule_many(payloads, columns, timeout=timeout), list)
+        return call.carry_out(
+            lambda: self._producer.schedule_many(payloads, columns, timeout=timeout, **more), list
+        )
 
     def move(self, message_id: str, due: int, *, timeout: float | None = None) -> None:
         """Move one message to another instant, Unix ms."""

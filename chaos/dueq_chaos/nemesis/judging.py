@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from dueq_chaos.history.checker import Judgement, check
 from dueq_chaos.history.columns import History
 from dueq_chaos.history.judging import Rules, Verdict
 from dueq_chaos.history.operations import VERSION
+from dueq_chaos.nemesis.noted import Noted, judge_keys, judge_ticks, read_notes
 
 _EXAMPLES = 5
 _EMPTIED_GRACE_US = 2_000_000
@@ -104,3 +106,36 @@ def counts(judgement: Judgement) -> dict[str, int]:
         "messages acked": found.acked,
         "pending at the end": found.pending,
     }
+
+
+# -------------------------------------------------------------- notes
+
+
+def of_ticks(paths: Iterable[Path]) -> Noted:
+    """Judge the recurrences."""
+    return judge_ticks(chain.from_iterable(map(read_notes, paths)))
+
+
+def of_keys(paths: Iterable[Path], clocks_off_s: float = 0) -> Noted:
+    """Judge the messages that are known by keys."""
+    return judge_keys(chain.from_iterable(map(read_notes, paths)), int(clocks_off_s * 1e6))
+
+
+def noted_verdicts(noted: Sequence[Noted]) -> dict[str, int]:
+    """How often each thing happened that must not, zeros too."""
+    return {what: len(found) for each in noted for what, found in each.findings.items()}
+
+
+def noted_examples(noted: Sequence[Noted]) -> list[str]:
+    """Some findings of each verdict, in a sentence each."""
+    return [
+        f"{what}: {text}"
+        for each in noted
+        for what, found in each.findings.items()
+        for text in found[:_EXAMPLES]
+    ]
+
+
+def noted_counts(noted: Sequence[Noted]) -> dict[str, int]:
+    """How much of what there was."""
+    return {what: count for each in noted for what, count in each.counts.items()}

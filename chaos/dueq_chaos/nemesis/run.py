@@ -21,11 +21,11 @@ from dueq_chaos.nemesis.scenarios import SCENARIOS, at_random
 from dueq_chaos.nemesis.screen import Screen
 from dueq_chaos.nemesis.series import Series
 from dueq_chaos.nemesis.target import Target
+from dueq_chaos.nemesis.traffic import topics
 from dueq_chaos.nemesis.traffic.fleet import Fleet
+from dueq_chaos.nemesis.traffic.specification import KEYING, TICKING
 
 RANDOM = "random"
-_TOPIC = "nemesis"
-_PARTITIONS = 6
 _WARM_UP_S = 20.0
 _WARM_UP_MESSAGES = 20
 _PATIENCE_S = 90.0
@@ -67,7 +67,7 @@ class Settings:
             "duration": f"{self.duration_s:g} s",
             "seed": str(self.seed),
             "rate": f"{self.rate:g} messages/s",
-            "mesh": f"3 brokers, {_PARTITIONS} partitions, 3 replicas",
+            "mesh": f"3 brokers, {topics.PARTITIONS} partitions, 3 replicas",
             "network": "namespaces" if self.namespaces else "proxy",
             "again": f"dueq-chaos run {' '.join(self.scenarios)} --seed {self.seed} --duration {self.duration_s:g} "
             f"--rate {self.rate:g}{' --network namespaces' if self.namespaces else ''}"
@@ -140,13 +140,9 @@ class Run:
         )
         with self._signals(), target:
             with Client(target.endpoints) as client:
-                client.create_topic(_TOPIC, partitions=_PARTITIONS, replicas=3)
+                topics.create(client)
             fleet = Fleet(
-                self._settings.folder / "traffic",
-                target.endpoints,
-                _TOPIC,
-                self._settings.rate,
-                self._settings.seed,
+                self._settings.folder / "traffic", target.endpoints, self._settings.rate, self._settings.seed
             )
             target.consumers = fleet
             conductor = Conductor(target, self._screen.say)
@@ -233,6 +229,10 @@ class Run:
         ]
         self._troubles += fleet.failures
         self._troubles += [f"{h.text}: {h.trouble}" for h in conductor.happenings if h.trouble]
+        noted = [
+            judging.of_ticks(fleet.notes(TICKING)),
+            judging.of_keys(fleet.notes(KEYING), self._clocks_off_s),
+        ]
         start_s, end_s = self._faults_s
         return Outcome(
             settings=settings.as_texts(),
@@ -241,9 +241,11 @@ class Run:
             deaths=[(d.at_s, f"{d.broker} ended with {d.exit_code}\n{d.said}") for d in target.deaths],
             series=Series.of(history, start_s, max(end_s, history.instants[-1, 0] / 1e6)),
             faults_s=self._faults_s,
-            counts=judging.counts(judgement),
-            verdicts=judging.verdicts(judgement) | {judging.STAMPED_AHEAD: ahead},
-            examples=judging.examples(judgement, history),
+            counts=judging.counts(judgement) | judging.noted_counts(noted),
+            verdicts=judging.verdicts(judgement)
+            | {judging.STAMPED_AHEAD: ahead}
+            | judging.noted_verdicts(noted),
+            examples=judging.examples(judgement, history) + judging.noted_examples(noted),
             troubles=self._troubles,
             interrupted=self._interrupted,
         )

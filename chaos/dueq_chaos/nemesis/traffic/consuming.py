@@ -28,7 +28,7 @@ class Consuming:
 
     Attributes:
         delivered: deliveries, repeated ones too.
-        lateness_ms: of first deliveries since the last `take_lateness`, by this machine's clock.
+        lateness_ms: of first deliveries since the last call of `counters`, by this machine's clock.
     """
 
     def __init__(self, specification: Specification, recorder: Recorder) -> None:
@@ -64,7 +64,12 @@ class Consuming:
         """From now on simply acknowledge."""
         self._calm.set()
 
-    def take_lateness(self) -> list[float]:
+    def counters(self) -> dict[str, Any]:
+        """Return what came, and how late, since the last call."""
+        late_ms = [round(ms, 1) for ms in self._take_lateness()]
+        return {"delivered": self.delivered, "late_ms": late_ms}
+
+    def _take_lateness(self) -> list[float]:
         """Return the lateness of first deliveries since the last call, ms."""
         taken, self.lateness_ms = self.lateness_ms, []
         return taken

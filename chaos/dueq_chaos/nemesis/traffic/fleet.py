@@ -16,9 +16,20 @@ from typing import IO
 
 from dueq.lifeline import child_environment
 from dueq_chaos.history.operations import VERSION
-from dueq_chaos.nemesis.traffic.specification import CALM, STOP, Specification
+from dueq_chaos.nemesis.traffic import topics
+from dueq_chaos.nemesis.traffic.specification import (
+    CALM,
+    CONSUMER,
+    KEYING,
+    PRODUCER,
+    STOP,
+    TICKING,
+    Specification,
+)
 
 _LATENESS_KEPT = 2000
+_CARELESS = ((topics.TIMELINE, 0.02), (topics.TIMELINE, 0.15), (topics.RANKED, 0.05), (topics.SHARED, 0.05))
+_KEYED_SHARE = 0.1
 
 
 @dataclass
@@ -28,11 +39,13 @@ class Counters:
     Attributes:
         scheduled, delivered: by process.
         late_ms: lateness of the latest first deliveries.
+        busy: whether a process has something to finish before it is calm; those that say so.
     """
 
     scheduled: dict[str, int] = field(default_factory=dict)
     delivered: dict[str, int] = field(default_factory=dict)
     late_ms: list[float] = field(default_factory=list)
+    busy: dict[str, bool] = field(default_factory=dict)
 
 
 class _Worker:
@@ -82,9 +95,11 @@ class _Worker:
                 continue  # the last line of a process that was killed
             if "scheduled" in found:
                 counters.scheduled[name] = found["scheduled"]
-            else:
+            if "delivered" in found:
                 counters.delivered[name] = found["delivered"]
                 counters.late_ms = (counters.late_ms + found["late_ms"])[-_LATENESS_KEPT:]
+            if "busy" in found:
+                counters.busy[name] = found["busy"]
 
 
 class Fleet:
@@ -92,8 +107,7 @@ class Fleet:
 
     Args:
         folder: gets histories and logs; made here.
-        endpoints: of the mesh.
-        topic: an existing one.
+        endpoints: of the mesh, which has the topics of the traffic.
         rate: messages per second.
         seed: of everybody's whims.
 
@@ -102,19 +116,20 @@ class Fleet:
         failures: processes that ended by themselves: name and exit code.
     """
 
-    def __init__(self, folder: Path, endpoints: Sequence[str], topic: str, rate: float, seed: int) -> None:
+    def __init__(self, folder: Path, endpoints: Sequence[str], rate: float, seed: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._log = (folder / "traffic.log").open("ab")
         self._random = Random(seed)
         self._numbers = itertools.count(1)
-        self._base = Specification("", "", tuple(endpoints), topic, "", seed)
+        self._base = Specification("", "", tuple(endpoints), "", "", seed)
         self._rate = rate
         self.counters = Counters()
         self.failures: list[str] = []
         self._producers: list[_Worker] = []
         self._consumers: list[_Worker] = []
         self._missing: list[_Worker] = []
+        self._noting: list[_Worker] = []
         self._going_on = True
 
     @property
@@ -122,11 +137,20 @@ class Fleet:
         """Every process's history file, sorted."""
         return sorted(self._folder.glob("*.jsonl"))
 
+    def notes(self, role: str) -> list[Path]:
+        """Return the files of those that keep notes instead, of one role."""
+        return sorted(self._folder.glob(f"*.{role}"))
+
     def start(self) -> None:
-        """Start a producer and two consumers."""
-        self._producers.append(self._worker(replace(self._base, role="producer", name="p1", rate=self._rate)))
-        for careless in (0.02, 0.15):
-            self._add_consumer(replace(self._base, role="consumer", careless=careless))
+        """Start all."""
+        self._producers.append(self._worker(replace(self._base, role=PRODUCER, name="p1", rate=self._rate)))
+        for topic, careless in _CARELESS:
+            self._add_consumer(replace(self._base, role=CONSUMER, topic=topic, careless=careless))
+        keyed = replace(
+            self._base, role=KEYING, name="k1", topic=topics.KEYED, rate=self._rate * _KEYED_SHARE
+        )
+        ticking = replace(self._base, role=TICKING, name="t1", topic=topics.TICKING)
+        self._noting += [self._worker(keyed), self._worker(ticking)]
 
     def kill_consumer(self) -> str:
         """`kill -9` one consumer, and return its name."""
@@ -146,7 +170,7 @@ class Fleet:
 
     def look(self) -> None:
         """Note who has ended without being told to."""
-        for workers in (self._producers, self._consumers):
+        for workers in (self._producers, self._consumers, self._noting):
             for worker in [worker for worker in workers if worker.process.poll() is not None]:
                 workers.remove(worker)
                 worker.end(5)
@@ -173,12 +197,13 @@ class Fleet:
         self._going_on = False
         for worker in self._producers:
             worker.tell(STOP)
-        for worker in self._consumers:
+        for worker in [*self._consumers, *self._noting]:
             worker.tell(CALM)
 
     def producing(self) -> bool:
-        """Whether a producer still runs."""
-        return any(worker.process.poll() is None for worker in self._producers)
+        """Whether somebody still schedules, or asks what came of it."""
+        runs = any(worker.process.poll() is None for worker in self._producers)
+        return runs or any(self.counters.busy.get(worker.specification.name, True) for worker in self._noting)
 
     def stop(self, timeout_s: float) -> None:
         """End everybody; may be called at any time, also again.
@@ -186,12 +211,12 @@ class Fleet:
         Args:
             timeout_s: until who still runs is killed.
         """
-        workers = [*self._producers, *self._consumers]
+        workers = [*self._producers, *self._consumers, *self._noting]
         for worker in workers:
             worker.tell(STOP)
         for worker in [*workers, *self._missing]:
             worker.end(timeout_s)
-        self._producers, self._consumers, self._missing = [], [], []
+        self._producers, self._consumers, self._missing, self._noting = [], [], [], []
         if not self._log.closed:
             self._log.close()
 
@@ -199,7 +224,8 @@ class Fleet:
         self._consumers.append(self._worker(replace(specification, name=f"c{next(self._numbers)}")))
 
     def _worker(self, specification: Specification) -> _Worker:
-        path = self._folder / f"{specification.name}.jsonl"
+        ending = specification.role if specification.role in (KEYING, TICKING) else "jsonl"
+        path = self._folder / f"{specification.name}.{ending}"
         seed = self._random.getrandbits(32)
         return _Worker(replace(specification, history=str(path), seed=seed), self._log, self.counters)
 

@@ -12,15 +12,15 @@ class Specification:
     """One process.
 
     Attributes:
-        role: "producer" or "consumer".
+        role: PRODUCER, CONSUMER, KEYING or TICKING.
         name: its own in the whole history.
         endpoints: of the mesh.
-        topic: an existing one.
-        history: path of its own history file.
+        topic: an existing one; a producer has several, see `topics`.
+        history: path of its own history file, or of its notes.
         seed: of its whims.
-        rate: messages per second (producers).
+        rate: messages per second (all but consumers).
         careless: share of messages (0–1) that a consumer does not simply acknowledge.
-        lease_s: of its leases (consumers).
+        lease_s: of its leases (all but producers).
     """
 
     role: str
@@ -44,9 +44,10 @@ class Specification:
         return cls(**{**found, "endpoints": tuple(found["endpoints"])})
 
 
+PRODUCER, CONSUMER, KEYING, TICKING = "producer", "consumer", "keying", "ticking"
 CALM = "calm"
-"""To a consumer: from now on acknowledge everything."""
+"""Begin nothing new; receive on, and simply acknowledge."""
 STOP = "stop"
-"""To a producer: begin nothing new, find out what is open, end. To a consumer: give back and end."""
+"""Begin nothing new, find out what is open, give back, end."""
 EVERY_S = 0.25
 """Time between two prints of a process's counters, each one JSON line."""
