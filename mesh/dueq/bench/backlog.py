@@ -1,19 +1,22 @@
-"""A topic with priority and many ready messages: what an urgent one, and a change of one, cost behind them."""
+"""A topic with priority and many ready messages: what an urgent one, and a change of one, cost behind them.
+
+Changes, moves and cancels take turns with the same of a small topic beside it, so that both have the same hour.
+"""
 
 from __future__ import annotations
 
-import re
+import random
 import time
-from collections.abc import Callable
-from itertools import islice
-from urllib.request import urlopen
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from dueq import Client, Producer
 from dueq.bench.figures import Figure, Target, median
 from dueq.bench.growth import Cost, Sheet
-from dueq.bench.processes import rss_anon_mb
+from dueq.bench.processes import disk_bytes, rss_anon_mb
 from dueq.bench.stage import Stage
 from dueq.bench.tasks import Produce, Produced, now_ms
+from dueq.bench.turns import longest_ms, turns
 from dueq.bench.workers import Crew
 from dueq.local import LocalMesh
 
@@ -23,21 +26,24 @@ _QUICK_SIZES = (1_000, 50_000)
 _BATCH = 500
 _THREADS = 8
 _ACTS = 30
-_RANK, _URGENT = 10, 0
-_LOAD_S = 900.0
+_RANK, _RANKS, _URGENT = 10, 100, 0
+_LOAD_S = 1800.0
 _WAIT_S = 60.0
-_ROWS_A_SECOND = 15_000
+_ROWS_A_SECOND = 10_000
 """The least that is expected of the load, so that all fall due after it."""
-_TURN = re.compile(r'dueq_loop_turn_seconds_bucket\{le="([^"]+)"\} (\d+)')
 _HUGE = 5_000_000
 _COSTS = (
+    Cost("backlog/rate", f"scheduled, batches of {_BATCH}", "msg/s", better_high=True),
+    Cost("backlog/disk", "disk per message and replica (payload 256)", "bytes"),
     Cost("backlog/memory", "RssAnon, largest broker", "MB", targets={_HUGE: Target(at_most=200)}),
     Cost("backlog/turn", "longest turn of a loop when all fall due in one ms, at most", "ms"),
     Cost("backlog/urgent", "urgent message, from schedule to receipt", "ms"),
     Cost("backlog/overtaken", "messages received between it and the one before", "messages"),
-    Cost("backlog/change", "change of a rank: median", "ms"),
-    Cost("backlog/move", "move: median", "ms"),
-    Cost("backlog/cancel", "cancel: median", "ms"),
+    *(
+        Cost(f"backlog/{act}{where}", f"{act} of one {words}: median", "ms")
+        for act in ("change", "move", "cancel")
+        for where, words in (("", "of the backlog, drawn"), ("-beside", "in a small topic, by turns"))
+    ),
 )
 
 
@@ -56,16 +62,18 @@ def _once(mesh: LocalMesh, client: Client, crew: Crew, sheet: Sheet, size: int) 
     client.create_topic(topic, kind="priority", partitions=1, replicas=3)
     due_ms = now_ms() + 2_000 + size * 1_000 // _ROWS_A_SECOND
     (loader,) = crew.start(
-        Produce(mesh.endpoints, topic, _BATCH, _THREADS, size, at_ms=due_ms, rank=_RANK), timeout_s=_WAIT_S
+        Produce(mesh.endpoints, topic, _BATCH, _THREADS, size, at_ms=due_ms, rank=_RANK, ranks=_RANKS),
+        timeout_s=_WAIT_S,
     )
     loader.go()
     produced: Produced = loader.result(_LOAD_S)
-    before = _turns(mesh)
+    sheet.add("rate", size, produced.rate)
+    before = turns(mesh.metrics)
     time.sleep(max(due_ms - now_ms(), 0) / 1000 + 1)
-    sheet.add("turn", size, _longest_ms(before, _turns(mesh)))
+    sheet.add("turn", size, longest_ms(before, turns(mesh.metrics)))
     sheet.add("memory", size, max(rss_anon_mb(pid) for pid in mesh.pids))
+    sheet.add("disk", size, max(disk_bytes(broker.data) for broker in mesh.brokers) / size)
     with client.producer(topic) as producer, client.consumer(topic, credit=1) as consumer:
-        ready = [found.id for found in islice(client.browse(topic), 4 * _ACTS)]
         [held] = consumer.receive(1, timeout=_WAIT_S)
         begun_s = time.perf_counter()
         urgent = producer.schedule(b"urgent", 0, rank=_URGENT)
@@ -76,36 +84,38 @@ def _once(mesh: LocalMesh, client: Client, crew: Crew, sheet: Sheet, size: int) 
             found.ack()
         sheet.add("urgent", size, (time.perf_counter() - begun_s) * 1000)
         sheet.add("overtaken", size, overtaken)
-        _alter(producer, sheet, size, ready[2:])
+    waiting = [name for name in produced.ids if name != held.id]
+    drawn = random.Random(size).sample(waiting, min(3 * _ACTS, len(waiting)))
+    with client.producer(topic) as producer, _beside(client) as (beside, ids):
+        _alter(sheet, size, (producer, drawn, ""), (beside, ids, "-beside"))
     assert produced.rows == size
 
 
-def _alter(producer: Producer, sheet: Sheet, size: int, ids: list[str]) -> None:
-    acts: dict[str, Callable[[str], object]] = {
-        "change": lambda name: producer.change(name, rank=_RANK + 1),
-        "move": lambda name: producer.move(name, now_ms() + 3_600_000),
-        "cancel": producer.cancel,
+@contextmanager
+def _beside(client: Client) -> Iterator[tuple[Producer, list[str]]]:
+    """A small topic of the same kind, whose messages are as ready as those of the backlog."""
+    client.create_topic("beside", kind="priority", partitions=1, replicas=3)
+    with client.producer("beside") as producer:
+        yield producer, producer.schedule_many([b"x"] * 3 * _ACTS, 0, ranks=_RANK)
+
+
+def _alter(sheet: Sheet, size: int, *sides: tuple[Producer, list[str], str]) -> None:
+    """Alter messages of each side, one of one and one of the other."""
+
+    def place(at: int, ids: list[str]) -> slice:
+        return slice(at * len(ids) // 3, (at + 1) * len(ids) // 3)
+
+    acts: dict[str, Callable[[Producer, str], object]] = {
+        "change": lambda producer, name: producer.change(name, rank=_RANK + _RANKS),
+        "move": lambda producer, name: producer.move(name, now_ms() + 3_600_000),
+        "cancel": lambda producer, name: producer.cancel(name),
     }
     for number, (what, act) in enumerate(acts.items()):
-        took = []
-        for name in ids[number * _ACTS : (number + 1) * _ACTS]:
-            begun_s = time.perf_counter()
-            act(name)
-            took.append((time.perf_counter() - begun_s) * 1000)
-        sheet.add(what, size, median(took))
-
-
-def _turns(mesh: LocalMesh) -> dict[float, int]:
-    """How many turns all brokers took, by the longest that they may have taken in seconds."""
-    found: dict[float, int] = {}
-    for address in mesh.metrics:
-        with urlopen(f"http://{address}/metrics", timeout=_WAIT_S) as page:
-            for bound, count in _TURN.findall(page.read().decode()):
-                found[float(bound)] = found.get(float(bound), 0) + int(count)
-    return found
-
-
-def _longest_ms(before: dict[float, int], after: dict[float, int]) -> float:
-    """The least bound of all turns between two looks, in ms."""
-    all_turns = after[float("inf")] - before[float("inf")]
-    return min(bound for bound in after if after[bound] - before[bound] == all_turns) * 1000
+        took: dict[str, list[float]] = {where: [] for _, _, where in sides}
+        for pair in zip(*(ids[place(number, ids)] for _, ids, _ in sides), strict=False):
+            for name, (producer, _, where) in zip(pair, sides, strict=True):
+                begun_s = time.perf_counter()
+                act(producer, name)
+                took[where].append((time.perf_counter() - begun_s) * 1000)
+        for where, durations_ms in took.items():
+            sheet.add(what + where, size, median(durations_ms))

@@ -99,14 +99,14 @@ def _consumers(mesh: LocalMesh, topic: str) -> list[Consume]:
     return [Consume(mesh.endpoints, topic, _CREDIT, _BATCH, times=False) for _ in range(_CONSUMERS)]
 
 
-def drained(crew: Crew, consumers: Sequence[Worker], rows: int) -> Consumed:
+def drained(crew: Crew, consumers: Sequence[Worker], rows: int, timeout_s: float = _DRAIN_S) -> Consumed:
     """Wait until `rows` messages have been consumed, and return what the consumers have got.
 
     Raises:
         WorkerFailed: they did not come in time, or one of them is missing, or came twice.
     """
     crew.wait(
-        lambda: sum(worker.done for worker in consumers) >= rows, _DRAIN_S, f"{rows} messages to arrive"
+        lambda: sum(worker.done for worker in consumers) >= rows, timeout_s, f"{rows} messages to arrive"
     )
     consumed = Consumed.together(finish(consumers))
     if consumed.lost(rows) or consumed.twice:

@@ -24,6 +24,8 @@ T = TypeVar("T")
 PAYLOAD_BYTES = 256
 _NUMBER_BYTES = 8
 _HOUR_MS = 3_600_000
+_SOME = 100
+"""Of so many messages the id of one is kept."""
 _LOOK_S = 0.02
 """How often a consumer that receives nothing looks whether it is over."""
 
@@ -40,11 +42,13 @@ class Produced:
     Attributes:
         rows: how many.
         begun_ns, ended_ns: first request and last acknowledgement, Unix ns.
+        ids: of some of the messages, in no order.
     """
 
     rows: int
     begun_ns: int
     ended_ns: int
+    ids: tuple[str, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -67,6 +71,8 @@ class Produce:
         ahead_ms: see there.
         span_ms: each is due up to this much later, at random.
         rank: of each.
+        ranks: so many ranks take turns, from `rank` on.
+        groups: so many groups take turns; 0: none has a group.
     """
 
     endpoints: Sequence[str]
@@ -80,10 +86,13 @@ class Produce:
     ahead_ms: int = 0
     span_ms: int = 0
     rank: int = 0
+    ranks: int = 1
+    groups: int = 0
 
     def run(self, line: Line) -> Produced:
         """See Task."""
         numbers, done = itertools.count(), itertools.count(1)
+        ids: list[str] = []
         with Client(self.endpoints) as client, client.producer(self.topic) as producer:
             client.describe(self.topic)
             line.ready()
@@ -95,13 +104,13 @@ class Produce:
                     count = self._rows_of(number)
                     if count <= 0 or line.stopped.is_set() or not self._in_time(number, begun_ns, line):
                         return rows
-                    self._schedule(producer, number, count)
+                    ids.extend(self._schedule(producer, number, count))
                     rows += count
                     line.count(next(done) * self.batch)
                 return rows
 
             rows = sum(in_threads(self.threads, work))
-            return Produced(rows, begun_ns, time.time_ns())
+            return Produced(rows, begun_ns, time.time_ns(), tuple(ids))
 
     def _rows_of(self, number: int) -> int:
         """How many messages request `number` has."""
@@ -119,7 +128,8 @@ class Produce:
             return False
         return turn_s <= late_s or not line.stopped.wait(turn_s - late_s)
 
-    def _schedule(self, producer: Producer, number: int, count: int) -> None:
+    def _schedule(self, producer: Producer, number: int, count: int) -> list[str]:
+        """Schedule one request; returns the ids of some of its messages."""
         filler = b"." * (PAYLOAD_BYTES - _NUMBER_BYTES)
         first = number * self.batch
         payloads = [i.to_bytes(_NUMBER_BYTES, "big") + filler for i in range(first, first + count)]
@@ -129,10 +139,20 @@ class Produce:
             dues = (at_ms + chance.integers(0, self.span_ms, count)).tolist()
         else:
             dues = [at_ms] * count
+        ranks, groups = self._ranks(first, count), self._groups(first, count)
         try:
-            producer.schedule_many(payloads, dues, ranks=self.rank or None)
+            ids = producer.schedule_many(payloads, dues, ranks=ranks, groups=groups)
         except OutcomeUnknown as unknown:
-            unknown.retry()
+            ids = unknown.retry()
+        return list(ids[::_SOME])
+
+    def _ranks(self, first: int, count: int) -> int | list[int] | None:
+        if self.ranks == 1:
+            return self.rank or None
+        return [self.rank + number % self.ranks for number in range(first, first + count)]
+
+    def _groups(self, first: int, count: int) -> list[str] | None:
+        return [f"g{number % self.groups}" for number in range(first, first + count)] if self.groups else None
 
 
 @dataclass(frozen=True)
