@@ -59,6 +59,7 @@ def consume(
     style: str,
     with_key: bool,
     with_rank: bool,
+    with_group: bool,
     with_headers: bool,
     as_json: bool,
     lease: float,
@@ -94,7 +95,10 @@ def consume(
                 if batch:
                     received_at_ms = time.time_ns() / 1e6
                     for message in batch:
-                        click.echo(line(message, style, with_key, with_rank, with_headers, received_at_ms))
+                        text = line(
+                            message, style, with_key, with_rank, with_group, with_headers, received_at_ms
+                        )
+                        click.echo(text)
                         if ack and not ack_on_receipt:
                             # Sent in batches, repeated until confirmed; leaving the `with` waits for that.
                             message.ack()

@@ -45,6 +45,7 @@ def pull(
     style: str,
     with_key: bool,
     with_rank: bool,
+    with_group: bool,
     with_headers: bool,
     as_json: bool,
     endpoint: tuple[str, ...],
@@ -59,7 +60,7 @@ def pull(
         messages = client.pull(topic, most, wait, lease, consumer=consumer)
         received_at_ms = time.time_ns() / 1e6
         for message in messages:
-            click.echo(line(message, style, with_key, with_rank, with_headers, received_at_ms))
+            click.echo(line(message, style, with_key, with_rank, with_group, with_headers, received_at_ms))
         if ack and messages:
             client.settle(topic, [(message.id, message.token) for message in messages], "ack")
 

@@ -29,8 +29,9 @@ _LINES_PER_CALL = 4096
 @click.option(
     "--rank",
     type=click.IntRange(0, RANK_MAX),
-    help="Of a priority topic: the smallest goes first. Default: 0.",
+    help="Of a priority or fair topic: the smallest goes first. Default: 0.",
 )
+@click.option("--group", metavar="NAME", help="Of a fair topic, such as acme.reports: groups take turns.")
 @header_option("the message (each of them, with --lines)")
 @click.option(
     "--window",
@@ -65,6 +66,7 @@ def schedule(
     after: timedelta | None,
     key: str | None,
     rank: int | None,
+    group: str | None,
     headers: dict[str, str] | None,
     window: timedelta | None,
     expires: int | datetime | timedelta | None,
@@ -96,7 +98,7 @@ def schedule(
             with opened(payload) as source:
                 for batch in _batches(source):
                     ids = producer.schedule_many(
-                        [shared] * len(batch), [due] * len(batch), ranks=rank,
+                        [shared] * len(batch), [due] * len(batch), ranks=rank, groups=group,
                         keys=[line.decode("utf-8", "surrogateescape") for line in batch], headers=headers,
                         window=window, expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
                     )  # fmt: skip
@@ -104,7 +106,7 @@ def schedule(
             return
         if not lines:
             message_id = producer.schedule(
-                content_of(payload), due, key=key, rank=rank, headers=headers, window=window,
+                content_of(payload), due, key=key, rank=rank, group=group, headers=headers, window=window,
                 expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
             )  # fmt: skip
             _print([message_id], as_json)
@@ -113,8 +115,8 @@ def schedule(
             for batch in _batches(source):
                 keys = None if key is None else [key] * len(batch)
                 ids = producer.schedule_many(
-                    batch, [due] * len(batch), keys=keys, ranks=rank, headers=headers, window=window,
-                    expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
+                    batch, [due] * len(batch), keys=keys, ranks=rank, groups=group, headers=headers,
+                    window=window, expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
                 )  # fmt: skip
                 _print(ids, as_json)
 

@@ -156,7 +156,7 @@ def rank_column(ranks: int | Iterable[int] | None, rows: int) -> U16:
     """
     if ranks is None:
         return NO_U16
-    if isinstance(ranks, int) or not isinstance(ranks, Iterable):
+    if isinstance(ranks, int | str | bytes | bytearray) or not isinstance(ranks, Iterable):
         return np.full(rows, one_rank(ranks), np.uint16)
     column = []
     for row, rank in enumerate(ranks):
@@ -215,7 +215,9 @@ def group_columns(groups: str | Iterable[str | None] | None, rows: int) -> tuple
     """
     if groups is None:
         return NO_U16, ()
-    listed = [groups] * rows if isinstance(groups, str) else list(groups)
+    if isinstance(groups, str | bytes | bytearray) or not isinstance(groups, Iterable):
+        groups = [groups] * rows
+    listed = list(groups)
     if len(listed) != rows:
         raise InvalidRequest(f"{rows} rows need {rows} groups, not {len(listed)}")
     places: dict[str, int] = {}

@@ -52,6 +52,17 @@ class Backoff:
         return found
 
 
+def backoff_document(backoff: Backoff) -> dict[str, Any]:
+    """Return the value of the setting.
+
+    Raises:
+        InvalidRequest: it is no back-off, or a value is outside its limits.
+    """
+    if not isinstance(backoff, Backoff):
+        raise InvalidRequest(f"backoff is a Backoff, such as Backoff(first=1.0), not {backoff!r:.80}")
+    return backoff.document()
+
+
 def backoff_of(found: Mapping[str, Any] | None) -> Backoff | None:
     """Return the back-off that a topic's setting says; None: there is none."""
     if found is None:

@@ -400,10 +400,12 @@ def trigger(topic: str, message_ids: Iterable[str], if_versions: Versions = None
 
 
 def change(
-    topic: str, message_ids: Iterable[str], ranks: int | Iterable[int], if_versions: Versions = None
+    topic: str, message_ids: Iterable[str], ranks: int | Iterable[int] | None, if_versions: Versions = None
 ) -> Call[list[Outcome]]:
     """Give messages other ranks; one outcome per id."""
     columns = arguments.id_columns(message_ids)
+    if ranks is None:
+        raise InvalidRequest(f"a change names a rank between 0 and {limits.RANK_MAX}, not None")
     rank = arguments.rank_column(ranks, len(columns.uid))
     return _alter(topic, RecordKind.CHANGE, columns, if_versions, rank=rank)
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from dueq.client import arguments, topic_changes
 from dueq.client.arguments import Seconds
-from dueq.client.backoff import Backoff
+from dueq.client.backoff import Backoff, backoff_document
 from dueq.client.calls import Call, Steps
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
@@ -230,7 +230,7 @@ def put(
     }
     given = None if secrets is None else [[_own(secret), 0] for secret in secrets]
     made = ""
-    changes: dict[str, Any] = {} if backoff is None else {"backoff": backoff.document()}
+    changes: dict[str, Any] = {} if backoff is None else {"backoff": backoff_document(backoff)}
     _check({**wanted, "version": 1, "disabled": "", "secrets": given or [[new_secret(), 0]]})
     while True:
         settings: TopicSettings = yield _settings(topic)

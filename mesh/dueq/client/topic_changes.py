@@ -14,7 +14,7 @@ from typing import Any, Final
 from dueq import limits
 from dueq.client import arguments
 from dueq.client.arguments import Seconds
-from dueq.client.backoff import Backoff
+from dueq.client.backoff import Backoff, backoff_document
 from dueq.client.calls import Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
@@ -96,7 +96,7 @@ def endings(
     if max_attempts is not None:
         changes["max_attempts"] = arguments.count(max_attempts, "max_attempts", 0, ATTEMPTS_MAX)
     if backoff is not None:
-        changes["backoff"] = backoff.document()
+        changes["backoff"] = backoff_document(backoff)
     if expired is not None:
         if expired not in ("finish", "dead"):
             raise InvalidRequest(f"expired is finish or dead, not {expired!r:.80}")

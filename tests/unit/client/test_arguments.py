@@ -171,7 +171,8 @@ def test_ranks_are_one_for_each_row_or_one_for_all(ranks: Any, expected: list[in
         ([1, 2, -1], "row 2: a rank is between 0 and 65535, not -1"),
         (True, "a rank is an int, not bool: True"),
         ([1, 2.0, 3], "row 1: a rank is an int, not float: 2.0"),
-        ("123", "row 0: a rank is an int, not str: '1'"),
+        ("123", "a rank is an int, not str: '123'"),
+        (b"123", "a rank is an int, not bytes: b'123'"),
         ([1, 2], "3 rows need 3 ranks, not 2"),
         ([1, None, 2], "row 1: a rank is an int, not NoneType"),
     ],
@@ -179,3 +180,20 @@ def test_ranks_are_one_for_each_row_or_one_for_all(ranks: Any, expected: list[in
 def test_other_ranks_are_refused_by_name(ranks: Any, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         arguments.rank_column(ranks, 3)
+
+
+@pytest.mark.parametrize(
+    ("groups", "why"),
+    [
+        (5, "row 0: a group is a str, not int: 5"),
+        (b"acme", "row 0: a group is a str, not bytes: b'acme'"),
+        (["acme", True], "row 1: a group is a str, not bool: True"),
+        (["acme"], "2 rows need 2 groups, not 1"),
+        (["acme", "a" * 256], "row 1: a group has at most 255 bytes of UTF-8, not 256"),
+        ("a..b", "row 0: each level of a group has a name, unlike in 'a..b'"),
+        (".".join("a" * 17), "row 0: a group has at most 16 levels, not 17"),
+    ],
+)
+def test_other_groups_are_refused_by_name(groups: Any, why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        arguments.group_columns(groups, 2)

@@ -31,6 +31,11 @@ def test_a_bad_back_off_is_refused(changes: dict[str, Any], text: str) -> None:
         Backoff(**changes).document()
 
 
+def test_what_is_no_back_off_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="not '1s'"):
+        topic_changes.endings(None, "1s", None, None)  # type: ignore[arg-type]
+
+
 def test_a_nack_without_a_delay_follows_the_back_off() -> None:
     assert arguments.nack(None, "why", False) == (0, Fate.BACK_OFF, "why", "")
     assert arguments.nack(2.0, "", False) == (2000, Fate.DELAY, "", "")

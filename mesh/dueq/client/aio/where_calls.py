@@ -96,7 +96,7 @@ class AsyncWhereCalls:
         self, topic: str, wanted: Filter, *, rank: int, name: str | None = None, timeout: float | None = None
     ) -> AsyncPass:
         """Give messages of a priority or fair topic another rank, 0 to 65,535."""
-        work = {"do": "change", "rank": int(arguments.rank_column(rank, 1)[0])}
+        work = {"do": "change", "rank": arguments.one_rank(rank)}
         return await self._begin(topic, wanted, work, name, timeout)
 
     async def redrive_where(

@@ -97,7 +97,7 @@ class WhereCalls:
         self, topic: str, wanted: Filter, *, rank: int, name: str | None = None, timeout: float | None = None
     ) -> Pass:
         """Give messages of a priority or fair topic another rank, 0 to 65,535."""
-        work = {"do": "change", "rank": int(arguments.rank_column(rank, 1)[0])}
+        work = {"do": "change", "rank": arguments.one_rank(rank)}
         return self._begin(topic, wanted, work, name, timeout)
 
     def redrive_where(
