@@ -157,6 +157,11 @@ def forecast_known(topic: str, seconds: int) -> Call[tuple[list[tuple[int, int]]
     return Call(call.build, lambda found: (reading.forecast(found), reading.known_until(found)))
 
 
+def catalogues() -> Call[dict[str, reading.Mark]]:
+    """What marks the topics and settings that each broker knows: another one whenever they are others."""
+    return Call(lambda number, at: events.Inspect(number, at, "catalogue"), reading.marks)
+
+
 def hours(topic: str) -> Call[list[tuple[int, int]]]:
     """Counts of messages that wait, by hour."""
     name = arguments.topic_name(topic)

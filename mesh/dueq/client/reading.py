@@ -17,6 +17,8 @@ from dueq_codecs import messages
 from dueq_codecs.topic_settings import AS_CREATED, decode_settings
 
 Document = dict[str, Any]
+Mark = tuple[int, int]
+"""Of a broker's topics and settings: another one whenever they are others."""
 
 
 def topic_info(info: messages.TopicInfo) -> TopicInfo:
@@ -95,6 +97,14 @@ def hours(found: Inspection) -> list[tuple[int, int]]:
         for hour, number in _parsed(text).get("hours", ()):
             totals[int(hour)] += int(number)
     return sorted(totals.items())
+
+
+def marks(found: Inspection) -> dict[str, Mark]:
+    """Return (life of the broker, number of its catalogue) by broker."""
+    return {
+        broker_id: (document["incarnation"], document["catalogue"])
+        for broker_id, document in ((name, _parsed(text)) for name, text in found.documents.items())
+    }
 
 
 def status(found: Inspection) -> Document:

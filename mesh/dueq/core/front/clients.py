@@ -258,8 +258,8 @@ class Clients:
             return
         document = self._status.document(request, now)
         if document is None:
-            names = "status, summary, describe, forecast, hours, statistics, jobs, pass, recurrences, groups, endpoints"
-            text = f"{request.what!r} cannot be inspected; there are {names}"
+            names = "status, summary, catalogue, describe, forecast, hours, statistics, jobs, pass, recurrences, groups"
+            text = f"{request.what!r} cannot be inspected; there are {names}, endpoints"
             self._ctx.reply(route, Reply(request.request_id, Code.INVALID_REQUEST, text))
         else:
             self._ctx.reply(route, Reply(request.request_id, Code.OK, document=document))

@@ -80,6 +80,9 @@ class Status:
             return json.dumps(_jobs(led, request.what[4:]))
         if request.what.startswith("pass "):
             return json.dumps({"partitions": [_pass(partition, request.what[5:]) for partition in led]})
+        if request.what == "catalogue":
+            told = {"incarnation": self._ctx.settings.incarnation, "catalogue": self._topics.version}
+            return json.dumps(told)
         what, _, name = request.what.partition(" ")
         if what == "endpoints":
             return json.dumps(endpoint_documents.page(self._topics.by_name, name))

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from dueq import limits
 from dueq.errors import Busy, DueqError
+from dueq.gateway.catalogue import Catalogue
 from dueq.gateway.dashboard.alarms import Alarm, Alarms
 from dueq.gateway.dashboard.counting import Counting
 from dueq.gateway.dashboard.history import History
-from dueq.gateway.dashboard.snapshot import Ahead, Catalogue, Sight, Wanted, fullest, look
+from dueq.gateway.dashboard.snapshot import Ahead, Sight, Wanted, fullest, look
 from dueq.gateway.service import Service
 
 _PATIENCE_S: Final = 1.6

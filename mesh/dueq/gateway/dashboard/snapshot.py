@@ -15,6 +15,7 @@ from dueq.client import calls, summaries
 from dueq.client.statistics import StatisticsRow
 from dueq.client.summaries import MeshSummary, ReplicaCounts, TopicCounts
 from dueq.errors import DueqError
+from dueq.gateway.catalogue import Catalogue
 from dueq.gateway.service import Service
 
 Document = dict[str, Any]
@@ -116,28 +117,6 @@ class Sight:
     unseen: int = 0
 
 
-class Catalogue:
-    """All topics with their settings, asked for again only when a broker says that they are others.
-
-    Attributes:
-        infos: as they were told last.
-        brokers: that should hold replicas.
-    """
-
-    def __init__(self) -> None:
-        self.infos: list[TopicInfo] = []
-        self.brokers: set[str] = set()
-        self._marks: dict[str, tuple[int, int]] = {}
-
-    async def refresh(self, service: Service, found: MeshSummary, patience_s: float) -> None:
-        """Have them as they were when the brokers answered, or newer."""
-        if found.catalogues.items() <= self._marks.items():
-            return
-        self.infos = await service.client.topics(timeout=patience_s)
-        self.brokers = {name for info in self.infos for part in info.placement for name in part.replicas}
-        self._marks |= found.catalogues
-
-
 async def look(
     service: Service,
     number: int,
@@ -168,7 +147,7 @@ async def look(
     found, part = await asyncio.gather(
         run(summaries.summary(), patience_s), run(calls.statistics(first), patience_s)
     )
-    await catalogue.refresh(service, found, patience_s)
+    await catalogue.refresh(service.client, found.catalogues, patience_s)
     missing = {name: {"alive": False, "endpoint": ""} for name in sorted(catalogue.brokers)}
     sight = Sight(
         number, at_ms, brokers=missing | found.brokers, replicas=found.replicas, disabled=found.disabled

@@ -13,6 +13,11 @@ from dueq.core.front import summaries as making
 from dueq.testing import mesh
 
 
+def marks(client: Client) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = client.connection.run(calls.catalogues(), 60)
+    return found
+
+
 def summary(client: Client) -> MeshSummary:
     found: MeshSummary = client.connection.run(summaries.summary(), 60)
     return found
@@ -49,10 +54,11 @@ def test_the_mark_of_the_catalogue_changes_with_topics_and_settings_only() -> No
         client.create_topic("mail")
         before = summary(client).catalogues
         client.producer("mail").schedule(b"x", 0)
-        assert summary(client).catalogues == before
+        assert summary(client).catalogues == before == marks(client)
         client.update_topic("mail", max_attempts=3)
         changed = summary(client).catalogues
         assert changed != before
+        assert marks(client) == changed
         client.delete_topic("mail")
         assert summary(client).catalogues != changed
 

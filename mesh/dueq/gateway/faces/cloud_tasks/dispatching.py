@@ -25,9 +25,10 @@ from multidict import CIMultiDict
 from dueq import AsyncClient, limits
 from dueq.client.aio import AsyncMessage
 from dueq.errors import DueqError
+from dueq.gateway.catalogue import Catalogue
 from dueq.gateway.faces.cloud_tasks.names import QueueName
 from dueq.gateway.faces.cloud_tasks.queue import Configuration
-from dueq.gateway.faces.cloud_tasks.queues import queues
+from dueq.gateway.faces.cloud_tasks.queues import among
 from dueq.gateway.faces.cloud_tasks.status import RpcError
 from dueq.gateway.faces.cloud_tasks.task import Attempts, Task
 from dueq.gateway.logs import log
@@ -66,6 +67,7 @@ class Dispatcher:
 
     def __init__(self, service: Service, allowed: Iterable[str] = ()) -> None:
         self._service, self._addresses = service, Addresses(allowed)
+        self._catalogue = Catalogue()
         self._sender: Sender | None = None
         self._workers: dict[QueueName, _Worker] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -103,7 +105,7 @@ class Dispatcher:
         """Serve the queues that there are, as they are set now."""
         clock = await self._service.client.connection.clock(True, None)
         found: dict[QueueName, Configuration] = {}
-        async for name, info in queues(self._service):
+        for name, info in among(await self._catalogue.topics(self._service.client)):
             with contextlib.suppress(RpcError):
                 found[name] = Configuration.of(info)
         for name in [name for name, worker in self._workers.items() if name not in found or worker.done]:

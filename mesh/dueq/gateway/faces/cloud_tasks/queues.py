@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -157,9 +157,14 @@ async def unimplemented(request: Request) -> Document:
 
 async def queues(service: Service) -> AsyncIterator[tuple[QueueName, TopicInfo]]:
     """Yield the queues of the mesh."""
-    for info in await service.client.topics():
-        name = QueueName.of_topic(info.name)
-        if name is not None and LABEL in info.labels:
+    for each in among(await service.client.topics()):
+        yield each
+
+
+def among(topics: Iterable[TopicInfo]) -> Iterator[tuple[QueueName, TopicInfo]]:
+    """Yield the topics that are queues."""
+    for info in topics:
+        if LABEL in info.labels and (name := QueueName.of_topic(info.name)) is not None:
             yield name, info
 
 
