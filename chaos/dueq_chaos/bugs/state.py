@@ -132,7 +132,7 @@ STATE: Final = (
         "RabbitMQ quorum queues: delivery count lost on leader change",
         (
             change(
-                "core.state.timeline:Timeline._change",
+                "core.state.changing:Changing.change",
                 "        return NO_U8\n    if self._small",
                 "        self._table.rows['attempt'][self._table.state == State.LEASED] = 0\n"
                 "        return NO_U8\n    if self._small",

@@ -26,21 +26,23 @@ from dueq.core.ports.entry import Entries, State, canonical, joined, keys_of
 from dueq.core.ports.names import Name
 from dueq.core.ports.persistence import ClassLooked, RecoveredPartition, SaveCheckpoint
 from dueq.core.state import dedup, name_holds
-from dueq.core.state.applied import Applied, RequestResult
+from dueq.core.state.applied import Applied
 from dueq.core.state.body_table import BodyTable
+from dueq.core.state.changing import Changing
 from dueq.core.state.checkpoint import low_water_of, write_rows
 from dueq.core.state.cold import ColdIds, Hold
-from dueq.core.state.dedup import Deduplication, DedupLimits, Verdict
+from dueq.core.state.dedup import Deduplication, DedupLimits
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.group_table import GroupTable
 from dueq.core.state.heading_table import HeadingTable
-from dueq.core.state.live import Index, LiveMessages
+from dueq.core.state.judging import Judging
+from dueq.core.state.live import LiveMessages
 from dueq.core.state.name_holds import NameHolds, NamesWanted
 from dueq.core.state.names import Names
 from dueq.core.state.order import TIMELINE, Order
 from dueq.core.state.pass_table import PassTable
 from dueq.core.state.remarks import BYTES_PER_DIRTY
-from dueq.core.state.residency import Residency, ScanWanted, keys_named
+from dueq.core.state.residency import Residency, ScanWanted
 from dueq.core.state.seen_messages import SeenMessages
 from dueq.core.state.side_tables import SideTables
 from dueq.core.state.small import SmallRecords
@@ -49,8 +51,7 @@ from dueq.core.state.table import FEW, OnDisk, Table
 from dueq.core.state.window import HotWindow, Position, in_order
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import HOT_ROWS_MAX
-from dueq_codecs.messages import Code
-from dueq_codecs.records import FEATURE_LEVEL, NO_U8, U8, U16, U64, Record, RecordKind
+from dueq_codecs.records import FEATURE_LEVEL, U16, U64, Record, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
 
 FINISHED_PER_DIRTY = 4
@@ -125,14 +126,17 @@ class Timeline:
         self._live = LiveMessages(
             self._table, self._window, self._tables, self._names, summary.scheduled, summary.dead
         )
-        self._small = (
+        small = (
             SmallRecords(self._live, self._window, small_rows_max)
             if isinstance(self._window, HotWindow)
             else None
         )
         self._residency = Residency(self._table, self._window, order, self.jobs, self._live, hot_rows_max)
         self.name_holds = NameHolds(self._names, self._table, self._residency)
-        self._messages = SeenMessages(self._live, self._residency)
+        self._judging = Judging(self._tables)
+        self._changing = Changing(
+            self._table, self._tables, self._live, small, SeenMessages(self._live, self._residency)
+        )
         self._saving: tuple[int, Slots] | None = None  # checkpoint in flight: its `applied`, its rows
         self._checkpointed = self.applied
         invariant(
@@ -431,14 +435,14 @@ class Timeline:
         self.applied = record.sequence
         self.level = max(self.level, record.version)
         self._tables.expire(self._age_ms, record.stamp)
-        verdicts, chosen = self._judge(record)
+        verdicts, chosen = self._judging.judge(record, self._age_ms)
         applied = Applied()
-        outcomes = self._change(record, hold, chosen, applied)
+        outcomes = self._changing.change(record, hold, chosen, self._age_ms, applied)
         if self.bodies.garbage:
             self._live.note_bodies(self.bodies.garbage)
             self.bodies.garbage = []
         if verdicts:
-            self._answer(record, verdicts, outcomes, applied)
+            self._judging.answer(record, verdicts, outcomes, applied)
         if hold is not None:
             self._residency.loosen(hold.slots)
         if keys is not None:
@@ -473,104 +477,6 @@ class Timeline:
                 requests=rows,
                 rows=record.rows,
             )
-
-    def _judge(self, record: Record) -> tuple[list[Verdict], Index | None]:
-        """Decide which requests take effect, and so which rows (None: all of them)."""
-        of_job = bool(record.job) and record.kind == RecordKind.INSERT
-        memory = self._tables.job_dedup if of_job else self._tables.dedup
-        refused = of_job and self.jobs.refuses(record)
-        code = Code.JOB_ENDED
-        if not refused and record.shared and record.kind == RecordKind.INSERT:
-            refused, code = self.bodies.refuses(record), Code.UNKNOWN_BODY
-        verdicts = []
-        row = 0
-        for position, request in enumerate(record.requests):
-            if refused:
-                verdict = memory.recall(request) or Verdict(code, None, False)
-            else:
-                verdict = memory.judge(request, record, position, row, self._age_ms)
-            verdicts.append(verdict)
-            row += request.rows
-        if not refused and all(verdict.fresh for verdict in verdicts):
-            return verdicts, None
-        fresh = [verdict.fresh for verdict in verdicts]
-        return verdicts, np.flatnonzero(np.repeat(fresh, [request.rows for request in record.requests]))
-
-    def _change(self, record: Record, hold: Hold | None, chosen: Index | None, applied: Applied) -> U8:
-        if record.kind == RecordKind.BARRIER:
-            return NO_U8
-        if self._small is not None and chosen is None and not record.name:
-            outcomes = self._small.apply(record, applied)
-            if outcomes is not None:
-                return outcomes
-        if record.kind == RecordKind.INSERT:
-            number = 0
-            if record.job and (chosen is None or len(chosen)):
-                number = self.jobs.insert(record, self._age_ms)
-            body = 0
-            if record.shared and (chosen is None or len(chosen)):
-                body = self.bodies.insert(record, self._age_ms)
-            self._live.insert(record, chosen, number, applied, body)
-            return NO_U8
-        if record.kind == RecordKind.FIRE:
-            outcomes, new = self.recurrences.fire(record, chosen)
-            self._live.insert(record, new, 0, applied)
-            return outcomes
-        table = self._tables.of_kind.get(record.kind)
-        if record.kind == RecordKind.BODY and chosen is not None:
-            self.bodies.repeated(record)
-        if table is not None:
-            return NO_U8 if chosen is not None else table.apply(record, self._age_ms, self._messages, applied)
-        slots = hold.slots if hold is not None else self._table.find(keys_named(record))
-        if record.kind == RecordKind.LEASE:
-            self._live.lease(record, slots, applied)
-            return NO_U8
-        if record.kind == RecordKind.RECURRENCE:
-            return self._recur(record, slots, chosen, applied)
-        if not record.name:
-            return self._live.change(record, slots, chosen, applied)
-        chosen = self.passes.effective(record.name, self._table.take(slots))
-        outcomes = self._live.change(record, slots, chosen, applied)
-        self.passes.worked(record.name, outcomes)
-        return outcomes
-
-    def _recur(self, record: Record, slots: Slots, chosen: Index | None, applied: Applied) -> U8:
-        if chosen is not None:
-            return NO_U8
-        withdrawn = self._live.change(record, slots, None, applied)
-        return np.array([self.recurrences.act(record, withdrawn)], np.uint8)
-
-    def _answer(self, record: Record, verdicts: list[Verdict], outcomes: U8, applied: Applied) -> None:
-        """Fill in the answers of what took effect, then answer every request."""
-        of_job = bool(record.job) and record.kind == RecordKind.INSERT
-        memory = self._tables.job_dedup if of_job else self._tables.dedup
-        row = 0
-        for request, verdict in zip(record.requests, verdicts, strict=True):
-            if verdict.fresh and verdict.answer is not None:
-                if len(outcomes):
-                    memory.fill_in(request, verdict.answer, outcomes[row : row + request.rows])
-                elif applied.met is not None:
-                    memory.fill_in_met(request, verdict.answer, applied.met.of(row, row + request.rows))
-            row += request.rows
-        for request, (code, answer, fresh) in zip(record.requests, verdicts, strict=True):
-            if answer is not None and not fresh and answer.sequence == record.sequence:
-                answer = verdicts[answer.position].answer  # repeated within the record
-            if answer is None:
-                result = RequestResult(request.client_id, request.sequence, code, 0, 0, 0)
-            else:
-                result = RequestResult(
-                    request.client_id,
-                    request.sequence,
-                    code,
-                    answer.sequence,
-                    answer.row,
-                    answer.stamp,
-                    answer.outcomes,
-                    not fresh,
-                    answer.window,
-                    answer.present,
-                )
-            applied.results.append(result)
 
     # ------------------------------------------------------------ reading the state
 

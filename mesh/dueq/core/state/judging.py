@@ -1,0 +1,85 @@
+"""Which requests of a record take effect, and what each of them is answered.
+
+A request takes effect once: one that is remembered gets the answer that it got then.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dueq.core.state.applied import Applied, RequestResult
+from dueq.core.state.dedup import Deduplication, Verdict
+from dueq.core.state.live import Index
+from dueq.core.state.side_tables import SideTables
+from dueq_codecs.messages import Code
+from dueq_codecs.records import U8, Record, RecordKind
+
+
+class Judging:
+    """The verdicts over the requests of one partition."""
+
+    def __init__(self, tables: SideTables) -> None:
+        self._tables = tables
+
+    def judge(self, record: Record, age_ms: int) -> tuple[list[Verdict], Index | None]:
+        """Decide which requests take effect, and so which rows (None: all of them).
+
+        Args:
+            record: the next one.
+            age_ms: the partition's age.
+        """
+        of_job = bool(record.job) and record.kind == RecordKind.INSERT
+        memory = self._memory(record)
+        refused = of_job and self._tables.jobs.refuses(record)
+        code = Code.JOB_ENDED
+        if not refused and record.shared and record.kind == RecordKind.INSERT:
+            refused, code = self._tables.bodies.refuses(record), Code.UNKNOWN_BODY
+        verdicts = []
+        row = 0
+        for position, request in enumerate(record.requests):
+            if refused:
+                verdict = memory.recall(request) or Verdict(code, None, False)
+            else:
+                verdict = memory.judge(request, record, position, row, age_ms)
+            verdicts.append(verdict)
+            row += request.rows
+        if not refused and all(verdict.fresh for verdict in verdicts):
+            return verdicts, None
+        fresh = [verdict.fresh for verdict in verdicts]
+        return verdicts, np.flatnonzero(np.repeat(fresh, [request.rows for request in record.requests]))
+
+    def answer(self, record: Record, verdicts: list[Verdict], outcomes: U8, applied: Applied) -> None:
+        """Fill in the answers of what took effect, then answer every request."""
+        memory = self._memory(record)
+        row = 0
+        for request, verdict in zip(record.requests, verdicts, strict=True):
+            if verdict.fresh and verdict.answer is not None:
+                if len(outcomes):
+                    memory.fill_in(request, verdict.answer, outcomes[row : row + request.rows])
+                elif applied.met is not None:
+                    memory.fill_in_met(request, verdict.answer, applied.met.of(row, row + request.rows))
+            row += request.rows
+        for request, (code, answer, fresh) in zip(record.requests, verdicts, strict=True):
+            if answer is not None and not fresh and answer.sequence == record.sequence:
+                answer = verdicts[answer.position].answer  # repeated within the record
+            if answer is None:
+                result = RequestResult(request.client_id, request.sequence, code, 0, 0, 0)
+            else:
+                result = RequestResult(
+                    request.client_id,
+                    request.sequence,
+                    code,
+                    answer.sequence,
+                    answer.row,
+                    answer.stamp,
+                    answer.outcomes,
+                    not fresh,
+                    answer.window,
+                    answer.present,
+                )
+            applied.results.append(result)
+
+    def _memory(self, record: Record) -> Deduplication:
+        """Where the answers to these requests are remembered."""
+        of_job = bool(record.job) and record.kind == RecordKind.INSERT
+        return self._tables.job_dedup if of_job else self._tables.dedup
