@@ -426,6 +426,22 @@ def test_an_extended_lease_ends_later() -> None:
     assert RecordKind.EXPIRE in kinds(stage)
 
 
+def test_an_extend_that_is_applied_takes_nothing_from_the_next_one_on_its_way() -> None:
+    """Its shorter end would have an EXPIRE proposed before the longer one is applied."""
+    stage = Stage()
+    (key,) = stage.insert([10])
+    stage.attach(0, lease_ms=1000)
+    stage.run(0)
+    stage.run(10)
+    keys, token = np.array([key], np.uint64), np.array([2], np.uint64)
+    stage.dispatcher.extending(1, keys, token, np.array([1000], np.uint64), at(500))
+    stage.leds[1].change(RecordKind.EXTEND, [key], at(500), token=[2], amount_ms=[1000])
+    stage.dispatcher.extending(1, keys, token, np.array([5000], np.uint64), at(600))
+    stage.commit(601)
+    stage.tick(1700)
+    assert kinds(stage)[-1] == RecordKind.EXTEND
+
+
 def test_a_nack_waits_again_and_frees_credit() -> None:
     stage = Stage()
     (key,) = stage.insert([10])

@@ -54,6 +54,8 @@ def test_what_an_earlier_life_has_confirmed_is_over(stage: Stage) -> None:
         stage.acked_by(name, 1)
     assert leading.confirmed(stage.now)
     stage.peer("b3").reborn(34, "s3", "tcp://b3", "", stage.now)
+    leading.isr.confirmation.begin_anew()
+    assert not leading.confirmed(stage.now), "also before anything is sent to the new life"
     leading.followers.send_all(stage.now)
     leading.isr.confirmation.begin_anew()
     assert not leading.confirmed(stage.now)

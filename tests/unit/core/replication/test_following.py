@@ -111,6 +111,19 @@ def test_the_epoch_is_synced_before_it_is_acked_in(stage: Stage) -> None:
     assert stage.ack_to("b3") is None
 
 
+def test_a_write_of_before_does_not_count_for_an_epoch_that_came_since(stage: Stage) -> None:
+    """It was on its way when the epoch rose: the epoch goes with the next write."""
+    stage.append("b2", 1, (0, 0), 1)
+    earlier = stage.begin_write()
+    stage.append("b3", 2, (1, 1))
+    stage.ctx.persisted(earlier, stage.now)
+    assert stage.ack_to("b3") is None
+    stage.sync()
+    ack = stage.ack_to("b3")
+    assert ack is not None
+    assert (ack.epoch, ack.sequence) == (2, 1)
+
+
 def test_what_was_cut_while_its_write_was_on_its_way_is_not_on_the_disk(stage: Stage) -> None:
     """Records 2 and 3 were cut and others took their places. The end of the older write says nothing of those."""
     stage.append("b2", 1, (0, 0), 1, 1, 1)

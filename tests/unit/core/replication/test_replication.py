@@ -126,6 +126,18 @@ def test_consent_needs_a_lost_leader_and_a_log_that_is_not_later(stage: Stage) -
 # ---------------------------------------------------------------- leading
 
 
+def test_a_longer_log_of_an_older_epoch_is_no_later_one(stage: Stage) -> None:
+    """Raft §5.4.1: what the older leader appended alone may be cut, and what the later one committed is here."""
+    stage.append("b2", 2, (0, 0), 1, 2)
+    stage.sync()
+    stage.node("", 2, "b1", "b2", "b3")
+    votes = []
+    for last in ((1, 9), (2, 1), (2, 2), (3, 1)):
+        stage.replica.vote_requested(stage.peer("b3"), VoteRequest(UID, 1, 2, *last), stage.now)
+        votes.append(stage.peer("b3").votes.pop().consent)
+    assert votes == [False, False, True, True]
+
+
 def test_a_refusal_keeps_a_candidate_from_taking_over_with_the_isr_unchanged(stage: Stage) -> None:
     """A voter that refuses holds later records, or hears a leader."""
     stage.node("", 3, "b1", "b2", "b3")
@@ -196,6 +208,26 @@ def test_the_log_is_kept_from_the_record_on_that_a_member_or_a_follower_within_r
     leading.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 4, 1, 4), stage.now)
     [append] = stage.peer("b3").appends
     assert (append.previous_sequence, append.previous_epoch, len(append.entries)) == (4, 1, 6)
+
+
+def test_a_follower_with_records_of_an_epoch_that_is_not_here_goes_on_from_the_epoch_before(
+    stage: Stage,
+) -> None:
+    """KIP-279: its records of epoch 2 are nobody's; to ask for the end of ours would be answered alike for ever."""
+    stage.append("b2", 1, (0, 0), 1, 1)
+    stage.sync()
+    stage.node("", 2, "b1", "b2")
+    stage.pass_ms(600, "b2", "b3")
+    stage.votes(b2=True)
+    stage.answer(SetOutcome.DONE)
+    stage.sync()
+    leading = stage.replica.leading
+    assert leading is not None
+    assert leading.epoch == 3
+    stage.peer("b3").appends.clear()
+    leading.mismatch_received(stage.peer("b3"), Mismatch(UID, 3, 5, 2, 5), stage.now)
+    [append] = stage.peer("b3").appends
+    assert (append.previous_sequence, append.previous_epoch) == (2, 1)
 
 
 def test_records_of_older_epochs_are_committed_only_with_the_barrier(stage: Stage) -> None:

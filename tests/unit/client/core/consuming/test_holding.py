@@ -5,7 +5,7 @@ from __future__ import annotations
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import LeaseLost, Reclaim
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, ConsumerFrame, ConsumerReply
-from dueq_codecs.records import RecordKind
+from dueq_codecs.records import Outcome, RecordKind
 from tests.unit.client.stage import (
     CONSUMER,
     TOPIC,
@@ -36,6 +36,20 @@ def test_what_is_not_handed_out_is_reclaimed_before_the_lease_ends_and_the_rest_
     [request] = sent(effects, ChangeRequest)
     assert (request.kind, request.target_row.tolist()) == (RecordKind.RELEASE, [1])
     assert [(lost.deliveries, lost.returning) for lost in of(effects, LeaseLost)] == [([handed], False)]
+
+
+def test_what_becomes_of_an_older_lease_of_a_message_says_nothing_of_the_newer_one() -> None:
+    """It was released, and came again before the answer: the answer must not take the newer one away."""
+    stage = Stage()
+    attached(stage, lease_ms=4_000)
+    [older] = delivered(stage, "a", b"x", token=60, left_ms=4_000)
+    older.handed = True
+    [request] = settle(stage, RecordKind.RELEASE, older)
+    [newer] = delivered(stage, "a", b"x", number=2, token=70, left_ms=4_000)
+    newer.handed = True
+    stage.receive("a", ok(request, 99, outcomes=[Outcome.DONE]))
+    lost = of(confirm_all(stage, 5_000), LeaseLost)
+    assert [deliveries for each in lost for deliveries in each.deliveries if deliveries is newer] == [newer]
 
 
 def test_an_extended_lease_is_counted_from_the_decision() -> None:

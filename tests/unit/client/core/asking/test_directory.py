@@ -1,0 +1,47 @@
+"""What a client makes of several answers about one topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq.client.core.asking.directory import Topic
+from dueq_codecs.messages import PartitionInfo, TopicInfo
+
+
+def answer(*partitions: tuple[int, str, int]) -> TopicInfo:
+    """One broker's answer: uid, leader and epoch of each partition."""
+    return TopicInfo(
+        "t",
+        "timeline",
+        3,
+        2,
+        0,
+        0,
+        tuple(PartitionInfo(uid, leader, epoch, True) for uid, leader, epoch in partitions),
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "leader"),
+    [
+        ((1, "b1", 4), (1, "b2", 5), "b2"),
+        ((1, "b2", 5), (1, "b1", 4), "b2"),
+        ((1, "b2", 5), (1, "", 5), "b2"),
+        ((1, "", 5), (1, "b2", 5), "b2"),
+        ((1, "b1", 4), (1, "", 5), ""),
+    ],
+)
+def test_of_two_answers_the_higher_epoch_counts_and_of_equal_ones_that_which_names_a_leader(
+    first: tuple[int, str, int], second: tuple[int, str, int], leader: str
+) -> None:
+    topic = Topic(answer(first), 0)
+    topic.update(answer(second), 1)
+    assert topic.leader(1) == leader
+    assert topic.epoch(1) == max(first[2], second[2])
+
+
+def test_each_partition_is_as_of_its_own_highest_epoch_and_those_that_are_gone_are_forgotten() -> None:
+    topic = Topic(answer((1, "b1", 4), (2, "b2", 7), (3, "b3", 1)), 0)
+    topic.update(answer((1, "b2", 5), (2, "b1", 6)), 1)
+    assert (topic.leader(1), topic.leader(2), topic.leader(3)) == ("b2", "b2", "")
+    assert topic.uids == [1, 2]
