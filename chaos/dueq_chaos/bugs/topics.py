@@ -8,6 +8,21 @@ from dueq_chaos.bugs.bug import Bug, change
 
 TOPICS: Final = (
     Bug(
+        "messages-before-settings",
+        "A new topic's settings are logged in the next tick, and messages are taken before.",
+        "dueq itself: a message of a topic with one attempt was retried, if it came in the first milliseconds",
+        (
+            change("core.partition.partition:Partition.request", "self._settings.missing", "False"),
+            change(
+                "core.partition.settings:SettingsCare.begin",
+                "self.look(now)",
+                "self._ctx.attend(self._partition.uid)",
+            ),
+        ),
+        seeds=1,
+        finders=(0,),
+    ),
+    Bug(
         "leased-before-the-pause",
         "A pause stops new leases only, so a message that was leased before is pushed when it falls due.",
         "RabbitMQ, Pub/Sub and others: messages that were prefetched go on arriving after a queue was paused",

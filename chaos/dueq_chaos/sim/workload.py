@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -34,6 +35,10 @@ TOPIC = "storm"
 _MORE_CONSUMER = (64, 5_000)
 """Credit and lease (ms) of the consumers of all topics but the first."""
 _CALL_US = 20_000_000
+_HASTY: Final = 0.5
+"""How often somebody schedules into a topic that is just being created."""
+_HASTY_LOOKS: Final = 40
+_HASTY_GAP_US: Final = 2_000
 _YEAR_AFTER_NEXT_MS = 401 * 86_400_000
 _PRODUCING = (
     "schedule", "schedule far", "schedule long", "schedule headed", "schedule shared", "close body", "schedule keyed",
@@ -569,6 +574,8 @@ class Workload:
         name = f"extra-{random.randint(1, 3)}"
         creation_id = random.getrandbits(128).to_bytes(16, "big")
         partitions = random.randint(1, 2)
+        hasty = random.random() < _HASTY
+        document = json.dumps({"max_attempts": random.randint(1, 5)}) if hasty else ""
 
         def build(call: int, deadline_us: int) -> events.Event:
             return events.CreateTopic(
@@ -579,16 +586,30 @@ class Workload:
                 partitions=partitions,
                 replicas=min(3, len(self.mesh.names)),
                 exist_ok=True,
+                document=document,
             )
 
         def created(value: object, failed: object) -> None:
             if failed is None and self.producer.client.core is not None:
                 self._extra_topics.append(name)
-                payloads = self._payloads(3)
-                now_ms = self.mesh.world.wall_us // 1000
-                self.producer.schedule(name, payloads, [now_ms + 1_000] * len(payloads))
+                self._schedule_soon(name, 3)
 
         self.admin.call(build, _CALL_US, created)
+        if hasty:
+            self._hasten(name, _HASTY_LOOKS)
+
+    def _schedule_soon(self, topic: str, rows: int) -> None:
+        now_ms = self.mesh.world.wall_us // 1000
+        self.producer.schedule(topic, self._payloads(rows), [now_ms + 1_000] * rows)
+
+    def _hasten(self, topic: str, looks: int) -> None:
+        """Schedule from the moment on when the topic can be known: somebody comes before all is in order there."""
+        known = topic in self.mesh.coordinator.topics
+        if known and self.producer.client.core is not None:
+            self._schedule_soon(topic, 1)
+        if looks:
+            gap_us = _HASTY_GAP_US if known else 10 * _HASTY_GAP_US
+            self.mesh.world.after(gap_us, lambda: self._hasten(topic, looks - 1))
 
     def _delete_topic(self, random: Random) -> None:
         if self._extra_topics:
