@@ -112,6 +112,13 @@ def is_sealed(text: str) -> bool:
     return _SEALED.match(text) is not None
 
 
+def all_sealed(endpoint: Mapping[str, Any]) -> bool:
+    """Return whether all secrets of a document, and the values of its headers, are sealed."""
+    return all(
+        map(is_sealed, [*(secret for secret, _ in endpoint["secrets"]), *endpoint["headers"].values()])
+    )
+
+
 def sealed_text(key: str, name: str, data: bytes) -> str:
     """Return a sealed text: by this key, of the secret of this id ("": of a header)."""
     return f"sealed.{key}.{name}.{b64encode(data).decode()}"

@@ -328,6 +328,10 @@ GATEWAY_LOOKED_AT_MAX: Final = 16_384
 """Messages that one request for a list looks at; it then ends with a cursor, also if few of them are in the list."""
 GATEWAY_PAUSE_MS: Final = 30_000
 """Longest pause of a client while it sends a request; and while it takes nothing of an answer, before it is cut off."""
+GATEWAY_DROPPED_MS: Final = 5_000
+"""How long a client that has sent more than is taken may take to read the answer, before it is cut off."""
+GATEWAY_DROPPED_BYTES_MAX: Final = 256 << 20
+"""Most bytes that it may send meanwhile: they are read and dropped."""
 GATEWAY_CONNECTIONS_MAX: Final = 16_384
 """Most connections of one gateway."""
 GATEWAY_STOP_MS: Final = 10_000
@@ -346,7 +350,7 @@ WEBHOOK_SPARE_MS: Final = 10_000
 WEBHOOK_CREDIT_BYTES: Final = 16 << 20
 """Payload bytes that one leader may have out to a gateway for one endpoint."""
 WEBHOOK_CONNECTIONS_MAX: Final = 4096
-"""Most connections of one gateway to receivers."""
+"""Most connections of one gateway to receivers; half of them in equal shares, so that nobody takes those of others."""
 WEBHOOK_LOOKUPS_MAX: Final = 64
 """Names of receivers that one gateway looks up at a time."""
 WEBHOOK_DELAY_MS_MIN: Final = 1000

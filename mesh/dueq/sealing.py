@@ -19,6 +19,11 @@ from dueq import limits
 from dueq.errors import InvalidRequest, SecretsSealed
 from dueq_codecs.endpoint import is_sealed, sealed_parts, sealed_text, secret_id
 
+NO_KEY: Final = (
+    "secrets of endpoints are stored in clear: whoever may read the coordinator, and any client of the mesh, can read "
+    "them; give brokers and gateways a key (DUEQ_SECRETS_KEY_FILE or DUEQ_SECRETS_KEY), then run dueq endpoint seal"
+)
+"""What is said where there is no key."""
 _KEY_BYTES: Final = 32
 _WORDS: Final = (
     "a key is the base64 of 32 bytes, such as `openssl rand -base64 32` makes; several, one a line"

@@ -198,7 +198,7 @@ def test_tasks_are_listed_page_by_page_and_purged(cloud: Any, queue: str) -> Non
         (
             {"http_request": {"url": TARGET, "oidc_token": {"service_account_email": "a@b"}}},
             exceptions.MethodNotImplemented,
-            "oidcToken is not implemented",
+            "httpRequest.oidcToken is not implemented",
         ),
         (
             {"app_engine_http_request": {"relative_uri": "/x"}},

@@ -8,10 +8,12 @@ from http.client import HTTPConnection
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 pytest.importorskip("fastapi")
 
 from dueq import Client
+from dueq.cli.main import dueq
 from dueq.local import LocalMesh
 from tests.integration.http_caller import JSON, NDJSON, Caller
 
@@ -278,3 +280,22 @@ def test_what_could_be_meant_otherwise_is_refused(
     assert (status in (400, 422), problem["error"]) == (True, "InvalidRequest")
     assert said in problem["detail"]
     assert gateway("GET", f"{http_topic}/messages")[1]["messages"] == []
+
+
+def test_secrets_that_are_stored_in_clear_are_warned_of(http_mesh: LocalMesh) -> None:
+    reach = ["--endpoint", http_mesh.endpoints[0]]
+
+    def said(*words: str) -> str:
+        found = CliRunner().invoke(dueq, ["endpoint", *words, *reach])
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    with Client(http_mesh.endpoints) as client:
+        client.create_topic("open")
+        for _ in range(2):
+            assert "stored in clear" in said("set", "open", "--topic", "open", "--url", "https://example.com")
+        assert "stored in clear" in said("rotate", "open")
+        assert "in clear" in said("show", "open")
+        client.delete_topic("open")
+    log = (http_mesh.folder / "logs" / "b1.log").read_text()
+    assert log.count("endpoint.secrets_in_clear") == 1, "once is enough"

@@ -113,10 +113,12 @@ def test_a_command_is_json_and_says_so(gateway: Caller, http_topic: str, kind: s
     assert gateway("POST", f"{http_topic}/where", body, {"content-type": kind})[0] == status
 
 
-def test_a_body_of_a_hundred_megabytes_is_refused_before_it_is_read(gateway: Caller, http_topic: str) -> None:
+def test_a_body_of_a_hundred_megabytes_is_refused_and_whoever_sends_it_can_read_why(
+    gateway: Caller, http_topic: str
+) -> None:
     head = f"POST {http_topic}/where HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
     sized = "content-type: application/json\r\ncontent-length: 104857600\r\n\r\n"
-    status, problem = raw(gateway, (head + sized).encode() + b"[" * 65_536)
+    status, problem = raw(gateway, (head + sized).encode() + b"[" * 104_857_600)
     assert (status, problem["error"], problem["value"]) == (413, "PayloadTooLarge", 104_857_600)
 
 

@@ -148,6 +148,7 @@ def test_a_message_is_sent_when_it_is_due_and_signed(client: Client, gateway: Ga
         kept = client.connection.follow(endpoints.find("signed"), None).document
         assert all(map(is_sealed, [kept["secrets"][0][0], kept["headers"]["authorization"]]))
         assert "Bearer" not in json.dumps(shown)
+        assert shown["sealed"]
 
 
 @pytest.mark.parametrize("status", [500, 404, 307])

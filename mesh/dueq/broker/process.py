@@ -11,9 +11,11 @@ import resource
 import secrets
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -41,9 +43,10 @@ from dueq.core.ports.persistence import StoreRead
 from dueq.core.turn.settings import CoreSettings
 from dueq.errors import DueqError, InvalidRequest
 from dueq.instant import Now
-from dueq.sealing import Keys
+from dueq.sealing import NO_KEY, Keys
 from dueq.storage.kinds import Opening, is_durable, kind_of, open_store
 from dueq.storage.port import Store, StoreFailed
+from dueq_codecs.endpoint import all_sealed
 from dueq_codecs.records import FEATURE_LEVEL
 
 EXIT_OK = 0
@@ -59,9 +62,17 @@ _WILDCARDS = ("*", "0.0.0.0", "[::]")
 class _Orders:
     """Hands slow work to the threads that do it."""
 
-    def __init__(self, writer: Writer, reader: Reader, coordinator: Coordinator, keys: Keys | None) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        reader: Reader,
+        coordinator: Coordinator,
+        keys: Keys | None,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
         self._writer, self._reader, self._coordinator = writer, reader, coordinator
-        self._keys = keys
+        self._keys, self._log = keys, log
+        self._warned = False
 
     def persist(self, order: Persist) -> None:
         self._writer.order(order)
@@ -70,10 +81,18 @@ class _Orders:
         self._reader.order(request)
 
     def coordinate(self, order: CoordinatorOrder) -> None:
-        if self._keys is not None and isinstance(order, UpdateTopic) and order.settings.endpoint is not None:
-            settings = replace(order.settings, endpoint=self._keys.sealed(order.settings.endpoint))
-            order = replace(order, settings=settings)
+        if isinstance(order, UpdateTopic) and order.settings.endpoint is not None:
+            order = self._sealed(order, order.settings.endpoint)
         self._coordinator.submit(order)
+
+    def _sealed(self, order: UpdateTopic, endpoint: Mapping[str, Any]) -> UpdateTopic:
+        """Seal the secrets of an endpoint; without a key they are stored as they are, and the log says so once."""
+        if self._keys is not None:
+            return replace(order, settings=replace(order.settings, endpoint=self._keys.sealed(endpoint)))
+        if not self._warned and not all_sealed(endpoint):
+            self._warned = True
+            self._log.warning("endpoint.secrets_in_clear", endpoint=endpoint["name"], why=NO_KEY)
+        return order
 
 
 def run(config: BrokerConfig) -> int:
@@ -167,7 +186,7 @@ class _Broker:
     def _assemble(self) -> None:
         self._writer = Writer(self._store, self._inbox)
         self._reader = Reader(self._store, self._inbox)
-        orders = _Orders(self._writer, self._reader, self._coordinator, self._keys)
+        orders = _Orders(self._writer, self._reader, self._coordinator, self._keys, self._log)
         self.loop = Loop(
             self._core, self._sockets, self._inbox, self._waiter, orders, self._log, self._publish
         )

@@ -10,13 +10,14 @@ from typing import IO
 import click
 from rich.console import Console
 
-from dueq import EndpointInfo
+from dueq import Client, EndpointInfo
 from dueq.cli.group import SuggestingGroup
 from dueq.cli.headers import header_option
 from dueq.cli.instants import parse_duration, parse_instant
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table
 from dueq.client import endpoints
+from dueq.sealing import NO_KEY
 
 
 @click.group(cls=SuggestingGroup)
@@ -75,6 +76,7 @@ def set_(
             name, topic, url, secrets=secrets, request_timeout=parse_duration(wait, "--request-timeout"),
             max_in_flight=max_in_flight, headers=headers, matching=matching, targets=targets,
         )  # fmt: skip
+        _warn(client, name)
     if made:
         click.echo(made)
 
@@ -122,6 +124,7 @@ def show(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float) ->
         ("targets", "allowed" if info.targets else "refused"),
         ("only", ", ".join(f"{key}={'|'.join(words)}" for key, words in info.filter.items()) or "-"),
         ("secrets", ", ".join(f"{each} until {until:%F %T}" if until else each for each, until in info.secrets)),
+        ("stored", "sealed" if info.sealed else "in clear"),
     ):  # fmt: skip
         shown.add_row(field, value)
     Console().print(shown)
@@ -157,6 +160,7 @@ def rotate(name: str, grace: str, endpoint: tuple[str, ...], timeout: float) -> 
     """Make a new secret for the endpoint NAME, and print it: it is never shown again."""
     with connect(endpoint, timeout) as client:
         click.echo(client.rotate_endpoint(name, grace=parse_duration(grace, "--grace")))
+        _warn(client, name)
 
 
 @endpoint.command("seal")
@@ -164,8 +168,10 @@ def rotate(name: str, grace: str, endpoint: tuple[str, ...], timeout: float) -> 
 def seal(endpoint: tuple[str, ...], timeout: float) -> None:
     """Store all endpoints again: brokers with a key seal their secrets by the newest one."""
     with connect(endpoint, timeout) as client:
-        for name in client.connection.follow(endpoints.seal(), timeout):
+        names = list(client.connection.follow(endpoints.seal(), timeout))
+        for name in names:
             click.echo(f"stored {name}")
+        _warn(client, *names)
 
 
 @endpoint.command("delete")
@@ -175,6 +181,11 @@ def delete(name: str, endpoint: tuple[str, ...], timeout: float) -> None:
     """Delete the endpoint NAME; its topic and messages stay."""
     with connect(endpoint, timeout) as client:
         client.delete_endpoint(name)
+
+
+def _warn(client: Client, *names: str) -> None:
+    if not all(client.endpoint(name).sealed for name in names):
+        click.echo(f"Warning: {NO_KEY}", err=True)
 
 
 def _state(info: EndpointInfo) -> str:

@@ -27,6 +27,7 @@ from dueq_codecs.endpoint import (
     IN_FLIGHT_MAX,
     SECRETS_MAX,
     TIMEOUT_MS,
+    all_sealed,
     fault_of_endpoint,
     key_of,
     secret_id,
@@ -63,6 +64,7 @@ class EndpointInfo:
         disabled: why nothing is sent any more; "" if the endpoint is in use.
         paused: the topic delivers nothing.
         paused_until: when that ends by itself; None: it is not paused, or it ends by `resume_endpoint`.
+        sealed: its secrets are stored so that only who has the key of brokers and gateways can read them.
     """
 
     name: str
@@ -78,6 +80,7 @@ class EndpointInfo:
     disabled: str
     paused: bool
     paused_until: datetime | None
+    sealed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,7 @@ class StoredEndpoint:
             found["disabled"],
             self.paused,
             _instant(until_ms) if self.paused else None,
+            all_sealed(self.document),
         )
 
 

@@ -2,12 +2,18 @@
 
 uvicorn waits for ever: for the rest of a request's head, and for a client that takes nothing of its answer, even while
 the connection is being closed. Here both are cut off, so that such clients cost a bounded time.
+
+Who sends more than is taken gets the answer all the same. A socket that is closed with something unread resets the
+connection, and the client loses what it has not read yet. So what still comes is read and dropped for a while.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -17,6 +23,8 @@ from dueq import limits
 from dueq.gateway import problems
 
 _PAUSE_S: Final = limits.GATEWAY_PAUSE_MS / 1000
+_DROPPED_S: Final = limits.GATEWAY_DROPPED_MS / 1000
+_HEAD_ENDS: Final = re.compile(rb"\n\r?\n")
 
 
 class Patience:
@@ -25,10 +33,11 @@ class Patience:
     def __init__(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, transport: asyncio.Transport) -> None:
-        """Cut the connection off after the longest pause, unless `end` is called before."""
+    def begin(self, transport: asyncio.Transport, seconds: float | None = None) -> None:
+        """Cut the connection off after so long, or the longest pause, unless `end` is called before."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, transport.abort)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_PAUSE_S if seconds is None else seconds, transport.abort)
 
     def end(self) -> None:
         """What was waited for has come."""
@@ -37,31 +46,95 @@ class Patience:
             self._timer = None
 
 
+class Ending:
+    """A transport whose `close` ends the connection so that the client can read the answer first.
+
+    Whatever else a transport does is done by that one.
+    """
+
+    def __init__(self, transport: asyncio.Transport, is_unread: Callable[[], bool]) -> None:
+        self._transport, self._is_unread = transport, is_unread
+        self._timer: asyncio.TimerHandle | None = None
+        self._left = limits.GATEWAY_DROPPED_BYTES_MAX
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    @property
+    def dropping(self) -> bool:
+        """The answer is sent, and what still comes is dropped."""
+        return self._timer is not None
+
+    def is_closing(self) -> bool:
+        """As a transport's."""
+        return self.dropping or self._transport.is_closing()
+
+    def close(self) -> None:
+        """Close at once if the client has sent all, else once it has read the answer, or takes too long for that."""
+        if self.is_closing():
+            return
+        if not self._is_unread() or not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        self._timer = asyncio.get_running_loop().call_later(_DROPPED_S, self._transport.abort)
+        self._transport.write_eof()
+        self._transport.resume_reading()
+
+    def drop(self, size: int) -> None:
+        """So many bytes have come that nobody takes."""
+        self._left -= size
+        if self._left < 0:
+            self._transport.abort()
+
+    def end(self) -> None:
+        """The connection is no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class HttpConnection(H11Protocol):
     """One connection of HTTP/1.1."""
 
     _taking: Patience
     _heading: Patience
+    _rest: Patience
+    _ending: Ending
+    _refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin: the head of the first request is due."""
-        super().connection_made(transport)
-        self._taking, self._heading = Patience(), Patience()
+        self._ending = Ending(transport, self._is_unread)
+        ending: Any = self._ending
+        super().connection_made(ending)
+        self._taking, self._heading, self._rest = Patience(), Patience(), Patience()
         self._heading.begin(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
-        self._taking.end()
-        self._heading.end()
+        for each in (self._taking, self._heading, self._rest, self._ending):
+            each.end()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take what has come; a head that has begun has to end in time."""
+        if self._ending.dropping:
+            self._ending.drop(len(data))
+            return
+        if self.conn.their_state is h11.IDLE and self._is_too_long(data):
+            return
         super().data_received(data)
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
             self._heading.begin(self.transport)
         elif self.conn.their_state is not h11.IDLE:
             self._heading.end()
+        if self.conn.their_state is not h11.SEND_BODY:
+            self._rest.end()
+
+    def on_response_complete(self) -> None:
+        """The answer is sent; what is left of the request, if the answer did not wait for it, has to come soon."""
+        if self.conn.their_state is h11.SEND_BODY:
+            self._rest.begin(self.transport, _DROPPED_S)
+        super().on_response_complete()
 
     def pause_writing(self) -> None:
         """The client does not take what is sent."""
@@ -75,15 +148,44 @@ class HttpConnection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, as a problem."""
+        self._refuse(problems.of_status(400, msg))
+
+    def _is_unread(self) -> bool:
+        """Whether the client may be sending still."""
+        return self._refused or self.conn.their_state is h11.SEND_BODY
+
+    def _is_too_long(self, data: bytes) -> bool:
+        """Refuse a request whose head has too many bytes, whether all of it is here or not."""
+        most = limits.GATEWAY_HEAD_BYTES_MAX
+        before = self.conn.trailing_data[0]
+        if len(before) + len(data) <= most:
+            return False
+        begun = (before + data).lstrip(b"\r\n")
+        found = _HEAD_ENDS.search(begun, 0, most)
+        if found is not None or len(begun) <= most:
+            return False
+        if 0 <= begun.find(b"\n") < most:
+            refused = problems.of_status(431, f"the headers have at most {most} bytes", limit=most)
+        else:
+            refused = problems.of_status(414, f"the line of the request has at most {most} bytes", limit=most)
+        self._unset_keepalive_if_required()
+        self._heading.end()
+        self._refuse(refused)
+        return True
+
+    def _refuse(self, problem: problems.Document) -> None:
+        """Answer before there is a request, and end."""
+        self._refused = True
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            body = problems.raw(problems.of_status(400, msg))
+            body = problems.raw(problem)
             headers = [
                 (b"content-type", problems.MEDIA_TYPE.encode()),
                 (b"content-length", str(len(body)).encode()),
                 (b"connection", b"close"),
             ]
+            status = HTTPStatus(problem["status"])
             for event in (
-                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+                h11.Response(status_code=status.value, headers=headers, reason=status.phrase.encode()),
                 h11.Data(data=body),
                 h11.EndOfMessage(),
             ):

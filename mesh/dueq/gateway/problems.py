@@ -57,8 +57,10 @@ _HTTP: Final = {
     405: "MethodNotAllowed",
     408: "TooSlow",
     413: "PayloadTooLarge",
+    414: "AddressTooLong",
     415: "UnsupportedMediaType",
     421: "NotAllowed",
+    431: "HeadersTooLong",
 }
 
 

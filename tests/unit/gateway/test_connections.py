@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 
 import pytest
 
@@ -55,3 +56,92 @@ def test_a_client_that_never_reads_is_cut_off_and_others_are_served(monkeypatch:
         return answer
 
     assert b"short" in asyncio.run(run())
+
+
+class Flooded:
+    """A server whose application reads nothing of what it is sent.
+
+    Attributes:
+        where: its address.
+    """
+
+    def __init__(self, most: int = 1 << 16) -> None:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"4")]})
+            await send({"type": "http.response.body", "body": b"long"})
+
+        config = uvicorn.Config(
+            app, http=connections.HttpConnection, lifespan="off", log_config=None, access_log=False,
+            h11_max_incomplete_event_size=most,
+        )  # fmt: skip
+        self._server, self._listener = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
+        self.where = self._listener.getsockname()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve([self._listener])))
+
+    def __enter__(self) -> Flooded:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+    def asked(self, *parts: bytes) -> bytes:
+        """Send all of it, then read the answer to its end."""
+        with socket.create_connection(self.where, timeout=30) as found:
+            for part in parts:
+                found.sendall(part)
+            answer = b""
+            while part := found.recv(65_536):
+                answer += part
+        return answer
+
+
+LINE = b"POST / HTTP/1.1\r\nhost: localhost\r\n"
+
+
+@pytest.mark.parametrize(
+    ("flood", "status"),
+    [
+        ((LINE, *[b"x-filler: " + b"x" * 1000 + b"\r\n"] * 2000, b"\r\n"), b"431"),
+        ((LINE, b"x: " + b"x" * (4 << 20) + b"\r\n\r\n"), b"431"),
+        ((LINE + b"x: " + b"x" * 100_000 + b"\r\n\r\n",), b"431"),
+        ((b"GET /" + b"x" * (4 << 20) + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",), b"414"),
+        ((b"\0\r\n\r\n" * (1 << 20),), b"400"),
+        ((LINE + b"connection: close\r\ncontent-length: 33554432\r\n\r\n", bytes(32 << 20)), b"413"),
+    ],
+)
+def test_who_sends_too_much_can_read_why(flood: tuple[bytes, ...], status: bytes) -> None:
+    with Flooded() as server:
+        answer = server.asked(*flood)
+    assert answer.startswith(b"HTTP/1.1 " + status), answer[:200]
+    if status != b"413":
+        assert b"application/problem+json" in answer
+
+
+def test_a_head_as_long_as_it_may_be_is_taken() -> None:
+    head = LINE + b"connection: close\r\ncontent-length: 0\r\nx: "
+    with Flooded() as server:
+        for length, status in ((1 << 16, b"413"), ((1 << 16) + 1, b"431")):
+            asked = head + b"x" * (length - len(head) - 4) + b"\r\n\r\n"
+            assert server.asked(asked).startswith(b"HTTP/1.1 " + status)
+
+
+def _drip(found: socket.socket) -> None:
+    while True:
+        found.sendall(b"x")
+
+
+def test_what_is_left_of_a_request_has_to_come_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_DROPPED_S", 0.05)
+    with Flooded() as server, socket.create_connection(server.where, timeout=30) as found:
+        found.sendall(LINE + b"content-length: 1000000000\r\n\r\n")
+        with pytest.raises(ConnectionError):
+            _drip(found)
+
+
+def test_a_connection_goes_on_when_the_rest_of_a_refused_body_has_come() -> None:
+    asked = LINE + b"content-length: 8388608\r\n\r\n" + bytes(8 << 20)
+    with Flooded() as server:
+        answer = server.asked(asked, LINE + b"connection: close\r\ncontent-length: 0\r\n\r\n")
+    assert answer.count(b"HTTP/1.1 413") == 2

@@ -82,6 +82,9 @@ class Endpoint(Answer):
     disabled: str = Field(description="Why nothing is sent any more; empty: it is in use.")
     paused: bool = Field(description="Its topic is.")
     paused_until: Said | None
+    sealed: bool = Field(
+        description="Its secrets are stored so that only brokers' and gateways' key opens them."
+    )
     secret: str | None = Field(default=None, description="That was made for it; it is never shown again.")
     here: Here | None = Field(default=None, description="Left out of lists, and where it is not served.")
 
@@ -224,7 +227,7 @@ def answer(info: EndpointInfo, made: str = "") -> Endpoint:
         ],
         targets=info.targets, disabled=info.disabled, paused=info.paused,
         paused_until=instants.text(int(info.paused_until.timestamp() * 1000)) if info.paused_until else None,
-        secret=made or None,
+        sealed=info.sealed, secret=made or None,
     )  # fmt: skip
 
 

@@ -17,9 +17,11 @@ from dueq.gateway.webhooks.addresses import Addresses
 from dueq.gateway.webhooks.answers import Answer
 from dueq.gateway.webhooks.counters import Counters
 from dueq.gateway.webhooks.outgoing import request_of
+from dueq.gateway.webhooks.room import Room
 from dueq.gateway.webhooks.sending import Sender
 from dueq.gateway.webhooks.worker import Worker
-from dueq.sealing import Keys, opened
+from dueq.sealing import NO_KEY, Keys, opened
+from dueq_codecs.endpoint import all_sealed
 
 _POLL_S: Final = limits.WEBHOOK_POLL_MS / 1000
 _ASKED_S: Final = 10.0
@@ -52,8 +54,10 @@ class Webhooks:
 
     def __init__(self, client: AsyncClient, allowed: Iterable[str] = (), keys: Keys | None = None) -> None:
         self._client, self._keys = client, keys
+        self._warned = False
         self._locked: dict[str, int] = {}  # versions of endpoints whose secrets cannot be opened here
         self._addresses = Addresses(allowed)
+        self._room = Room(limits.WEBHOOK_CONNECTIONS_MAX)
         self._workers: dict[str, Worker] = {}
         self._counters: dict[str, Counters] = {}
         self._stopping: set[asyncio.Task[None]] = set()
@@ -157,7 +161,7 @@ class Webhooks:
         for name in wanted.keys() - self._workers.keys():
             counters = self._counters.setdefault(name, Counters())
             self._workers[name] = Worker(
-                self._client, self._sender, wanted[name], lambda: self._now_us(), counters
+                self._client, self._sender, wanted[name], lambda: self._now_us(), counters, self._room
             )
 
     def _opened(self, found: StoredEndpoint) -> StoredEndpoint | None:
@@ -174,6 +178,9 @@ class Webhooks:
             self._locked[found.name] = found.version
             return None
         self._locked.pop(found.name, None)
+        if not self._warned and not all_sealed(found.document):
+            self._warned = True
+            log.warning("endpoint.secrets_in_clear", endpoint=found.name, why=NO_KEY)
         return replace(found, document=document)
 
     def _leave(self, name: str, drain_s: float) -> None:

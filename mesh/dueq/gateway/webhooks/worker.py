@@ -23,6 +23,7 @@ from dueq.gateway.logs import log
 from dueq.gateway.webhooks.answers import Fate, Verdict, verdict
 from dueq.gateway.webhooks.counters import Counters
 from dueq.gateway.webhooks.outgoing import passes, request_of
+from dueq.gateway.webhooks.room import Room
 from dueq.gateway.webhooks.sending import Sender
 from dueq.gateway.webhooks.window import Window
 from dueq_codecs.records import FILTERED
@@ -52,6 +53,7 @@ class Worker:
         endpoint: StoredEndpoint,
         now_us: Callable[[], int],
         counters: Counters,
+        room: Room,
     ) -> None:
         self.endpoint, self.counters = endpoint, counters
         self._client, self._sender, self._now_us = client, sender, now_us
@@ -59,6 +61,7 @@ class Worker:
         self._window = Window(endpoint.document["in_flight"])
         counters.window, counters.held_until_ms = self._window.limit, 0
         self._slot = asyncio.Event()
+        self._share = room.share(self._slot.set)
         self._tasks: set[asyncio.Task[None]] = set()
         self._gone = self._stopping = self._paused = False
         self._holding: asyncio.Task[None] | None = None
@@ -136,6 +139,7 @@ class Worker:
         """
         if self._tasks:
             await asyncio.wait(self._tasks)
+        self._share.leave()
         with contextlib.suppress(DueqError):
             if self._taken is not None:
                 await self._taken.release(wait=False)
@@ -150,12 +154,12 @@ class Worker:
     async def _has_slot(self, message: AsyncMessage) -> bool:
         """Wait for a slot while the lease lasts longer than the request may."""
         window = self._window
-        if window.free and message.lease > self._timeout_s + _MARGIN_S:
+        if window.free and self._share.free and message.lease > self._timeout_s + _MARGIN_S:
             return True
         until_s = message.lease - self._timeout_s - _MARGIN_S
         try:
             async with asyncio.timeout(max(until_s, 0)):
-                while not window.free:
+                while not (window.free and self._share.free):
                     self._slot.clear()
                     await self._slot.wait()
         except TimeoutError:
@@ -169,6 +173,7 @@ class Worker:
 
     def _begin(self, message: AsyncMessage) -> None:
         self._window.begin()
+        self._share.begin()
         self.counters.in_flight = self._window.under_way
         task = asyncio.create_task(self._deliver(message))
         self._tasks.add(task)
@@ -177,6 +182,7 @@ class Worker:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._window.end()
+        self._share.end()
         self.counters.in_flight, self.counters.window = self._window.under_way, self._window.limit
         self._slot.set()
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -15,6 +15,7 @@ from dueq.client.endpoints import StoredEndpoint, new_secret
 from dueq.errors import Disconnected, StaleLease
 from dueq.gateway.webhooks.answers import Answer, Fate
 from dueq.gateway.webhooks.counters import Counters
+from dueq.gateway.webhooks.room import Room
 from dueq.gateway.webhooks.worker import Worker
 
 
@@ -74,7 +75,7 @@ class Stage:
             "headers": {}, "filter": wanted or {}, "targets": targets, "disabled": "", "secrets": [[new_secret(), 0]],
         }  # fmt: skip
         self.endpoint = StoredEndpoint("bills", 7, False, 0, document)
-        self.worker = Worker(self, self, self.endpoint, lambda: self.now_ms * 1000, self.counters)  # type: ignore[arg-type]
+        self.worker = Worker(self, self, self.endpoint, lambda: self.now_ms * 1000, self.counters, Room(100))  # type: ignore[arg-type]
 
     # the client and its consumer
     def consumer(self, topic: str, lease: float, credit: int, **more: Any) -> Stage:

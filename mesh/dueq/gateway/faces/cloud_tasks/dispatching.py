@@ -35,6 +35,7 @@ from dueq.gateway.logs import log
 from dueq.gateway.service import Service
 from dueq.gateway.webhooks.addresses import Addresses
 from dueq.gateway.webhooks.answers import Answer, reason_of
+from dueq.gateway.webhooks.room import Room
 from dueq.gateway.webhooks.sending import Sender
 
 _POLL_S: Final = limits.WEBHOOK_POLL_MS / 1000
@@ -42,6 +43,8 @@ _SPARE_S: Final = limits.WEBHOOK_SPARE_MS / 1000
 _LEASE_S: Final = 60.0
 _CREDIT: Final = 256
 """Most tasks of a queue that one gateway has under way."""
+_PUT_BACK_S: Final = 1.0
+"""How long a task waits that was given back for want of a connection."""
 _DRAIN_S: Final = limits.GATEWAY_STOP_MS / 2000
 """How long requests under way get when the gateway stops."""
 _OWN: Final = (
@@ -68,6 +71,7 @@ class Dispatcher:
     def __init__(self, service: Service, allowed: Iterable[str] = ()) -> None:
         self._service, self._addresses = service, Addresses(allowed)
         self._catalogue = Catalogue()
+        self._room = Room(limits.WEBHOOK_CONNECTIONS_MAX)
         self._sender: Sender | None = None
         self._workers: dict[QueueName, _Worker] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -114,7 +118,9 @@ class Dispatcher:
             worker = self._workers.get(name)
             assert self._sender is not None
             if worker is None:
-                self._workers[name] = _Worker(self._service.client, self._sender, name, wanted, clock)
+                self._workers[name] = _Worker(
+                    self._service.client, self._sender, name, wanted, clock, self._room
+                )
             else:
                 worker.configuration = wanted
 
@@ -133,8 +139,11 @@ class _Worker:
         name: QueueName,
         configuration: Configuration,
         now_us: Callable[[], int],
+        room: Room,
     ) -> None:
         self.configuration = configuration
+        self._slot = asyncio.Event()
+        self._share = room.share(self._slot.set)
         self._client, self._sender, self._name, self._now_us = client, sender, name, now_us
         self._under_way: set[asyncio.Task[None]] = set()
         self._running = asyncio.create_task(self._run(), name=f"tasks of {name}")
@@ -158,6 +167,10 @@ class _Worker:
         try:
             # No more than the credit is ever here, so these tasks are bounded.
             async for message in consumer:
+                if not await self._has_slot():
+                    await message.release(delay=_PUT_BACK_S)
+                    continue
+                self._share.begin()
                 task = asyncio.create_task(self._send(message))
                 self._under_way.add(task)
                 task.add_done_callback(self._ended)
@@ -166,15 +179,28 @@ class _Worker:
         finally:
             await asyncio.shield(self._closed(consumer.close))
 
+    async def _has_slot(self) -> bool:
+        """Wait for a connection for a while: a message that gets none goes back, uncounted."""
+        try:
+            async with asyncio.timeout(_LEASE_S / 2):
+                while not self._share.free:
+                    self._slot.clear()
+                    await self._slot.wait()
+        except TimeoutError:
+            return False
+        return True
+
     async def _closed(self, close: Callable[[], Awaitable[None]]) -> None:
         """Close the consumer once nothing is under way."""
         if self._under_way:
             await asyncio.wait(self._under_way)
+        self._share.leave()
         with contextlib.suppress(DueqError):
             await close()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
+        self._share.end()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("cloud_tasks.task_failed", queue=str(self._name), error=repr(error))
 

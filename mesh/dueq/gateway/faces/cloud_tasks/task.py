@@ -100,7 +100,9 @@ class Task:
         for token in ("oauth_token", "oidc_token"):
             if getattr(asked, token):
                 raise RpcError(
-                    Code.UNIMPLEMENTED, f"{wire.camel(token)} is not implemented: there is no issuer"
+                    Code.UNIMPLEMENTED,
+                    f"httpRequest.{wire.camel(token)} is not implemented: there is no issuer of tokens here; "
+                    "httpRequest.headers takes an authorization of your own",
                 )
         if given.retry_config:
             raise RpcError(Code.UNIMPLEMENTED, "retryConfig of a task is not implemented: the queue has one")
