@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
@@ -113,6 +114,27 @@ def test_small_priorities_go_first_and_large_ones_are_instants(doq: Doq, queue: 
         doq.put(queue, content, priority)
     assert doq("GET", f"queues/{queue}")[1]["ready"] == 4
     assert doq.drain(queue) == ["first", "second", "third"]
+
+
+def test_labels_of_others_and_changes_of_others_outlive_a_change(
+    doq: Doq, queue: str, http_mesh: LocalMesh
+) -> None:
+    with Client(http_mesh.endpoints) as client:
+        topic = f"doq.n.{queue}"
+        client.update_topic(topic, labels={**client.describe(topic).labels, "team": "mail"})
+        answers: list[int] = []
+
+        def change(seconds: int) -> None:
+            answers.append(doq("PUT", f"queues/{queue}", {"settings": {"ack_timeout": seconds}})[0])
+
+        threads = [threading.Thread(target=change, args=(60 + each,)) for each in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert answers == [200] * 4
+        assert client.describe(topic).labels["team"] == "mail"
+        assert 60 <= doq("GET", f"queues/{queue}")[1]["settings"]["ack_timeout"] < 64
 
 
 @FAIR

@@ -10,7 +10,7 @@ from typing import Final, Literal, NoReturn
 from dueq import Outcome, TopicInfo, limits
 from dueq.client.aio import AsyncMessage
 from dueq.client.message_state import MessageState
-from dueq.errors import KeyTaken, MessageLeased, MessageNotFound, TopicExists, TopicNotFound
+from dueq.errors import KeyTaken, MessageLeased, MessageNotFound, TopicExists, TopicNotFound, VersionDiffers
 from dueq.gateway.faces.doq import number
 from dueq.gateway.faces.doq.failures import DoqError, Kind
 from dueq.gateway.faces.doq.queue import DEFAULT_GROUP, LABEL, Queue, Strategy, topic_of
@@ -75,20 +75,27 @@ class Doq:
             )
 
     async def update(self, name: str, strategy: Strategy, max_unacked: int, ack_timeout_s: int) -> None:
-        """Give a queue other settings; its strategy stays."""
-        text = f"Failed to update a queue: {name}"
-        try:
-            present = await self._queue(name)
-        except TopicNotFound:
-            raise DoqError(Kind.MISSING_HERE, _ENQUEUE, text) from None
-        if strategy != present.strategy or (present.type == "delayed" and max_unacked):
-            raise DoqError(Kind.UNFIT, _ENQUEUE, text)
-        wanted = replace(present, max_unacked=max_unacked, ack_timeout_s=ack_timeout_s)
-        topic = topic_of(name)
-        await self._client.update_topic(topic, labels={LABEL: wanted.label()})
-        if max_unacked != present.max_unacked:
-            async for group in self._client.groups(topic):
-                await self._client.set_group(topic, group.name, max_unacked=max_unacked)
+        """Give a queue other settings; its strategy stays, and so do labels that are not doq's."""
+        topic, text = topic_of(name), f"Failed to update a queue: {name}"
+        for _ in range(_TRIES):
+            try:
+                info = await self._client.describe(topic)
+                present = _of(info)
+            except TopicNotFound:
+                raise DoqError(Kind.MISSING_HERE, _ENQUEUE, text) from None
+            if strategy != present.strategy or (present.type == "delayed" and max_unacked):
+                raise DoqError(Kind.UNFIT, _ENQUEUE, text)
+            wanted = replace(present, max_unacked=max_unacked, ack_timeout_s=ack_timeout_s)
+            labels = {**info.labels, LABEL: wanted.label()}
+            try:
+                await self._client.update_topic(topic, labels=labels, if_version=info.settings_version)
+            except VersionDiffers:
+                continue
+            if max_unacked != present.max_unacked:
+                async for group in self._client.groups(topic):
+                    await self._client.set_group(topic, group.name, max_unacked=max_unacked)
+            return
+        raise DoqError(Kind.CONFLICT, _ENQUEUE, f"{text}: others change it, {_TRIES} tries were overtaken")
 
     async def delete(self, name: str) -> None:
         """Delete a queue with all its messages."""
