@@ -47,6 +47,7 @@ class Traffic:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.stage: Any = Stage(partitions=self.random.choice((1, 2, 3)))
+        self.stage.instants = True
         self.workers = [Worker(name) for name in (b"a", b"b", b"c")]
         self.live: dict[tuple[int, int], int] = {}
         """(uid, key) -> due of messages that are neither acked nor cancelled"""

@@ -25,7 +25,11 @@ at, START_MS = LED["at"], LED["START_MS"]
 
 
 class Meddled(Traffic):  # type: ignore[misc, valid-type]
-    """Traffic in which more happens to leases between their grant and their instant."""
+    """Traffic in which more happens to leases between their grant and their instant; each turn is a whole one."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.stage.instants = False
 
     def meddle(self) -> None:
         """Something that takes effect at once, or is committed later."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.unit.core.delivery import test_instants as instants
 from tests.unit.core.delivery import test_prepared as prepared
 
 from dueq_chaos.bugs.bug import Bug
@@ -18,6 +19,13 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     "prepared-though-ended": prepared.test_less_than_half_a_lease_goes_back_instead,
     "prepared-to-a-lost-route": prepared.test_a_lease_that_is_granted_when_its_consumer_is_lost_goes_back,
     "prepared-though-extended": prepared.test_a_lease_that_was_extended_meanwhile_says_its_new_length,
+    "instant-though-unconfirmed": lambda: instants.test_whatever_has_happened_wants_a_whole_turn(
+        "unconfirmed"
+    ),
+    "instant-though-something-has-happened": lambda: instants.test_whatever_has_happened_wants_a_whole_turn(
+        "frame"
+    ),
+    "instant-keeps-others-waiting": instants.test_what_is_to_be_leased_wants_a_whole_turn,
 }
 
 

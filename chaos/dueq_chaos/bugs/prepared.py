@@ -98,6 +98,28 @@ PREPARED_UNSEEN: Final = (
         ),
         seeds=0,
     ),
+    Bug(
+        "instant-though-unconfirmed",
+        "A turn that only pushes does so though nobody has confirmed the leadership lately.",
+        "protocol case B13: a leader that does not know yet that it has been replaced",
+        (change(f"{_PUSHING}.push_laid_out", "if not lane.partition.confirmed(now):", "if False:"),),
+        seeds=0,
+    ),
+    Bug(
+        "instant-though-something-has-happened",
+        "A turn only pushes though a consumer has spoken since the last whole one.",
+        "the rule that a paused process hears before it judges",
+        (change("core.delivery.dispatch:TopicDispatcher.push", "self._dirty or ", ""),),
+        seeds=0,
+    ),
+    Bug(
+        "instant-keeps-others-waiting",
+        "Turns that only push go on although messages are to be leased or leases to be ended.",
+        "priority inversion: what is short and frequent keeps out what is long",
+        (change("core.delivery.dispatch:TopicDispatcher.push", "now.mono_us >= self._tick_us or ", ""),),
+        seeds=0,
+    ),
 )
 """Storms find these seldom or never: they need a place that is used again within the look-ahead, a read that takes as
-long, a refused RELEASE, or a client that knows a token before its push. A test finds each."""
+long, a refused RELEASE, a client that knows a token before its push, or a pause between two instants. A test finds
+each."""

@@ -32,7 +32,7 @@ TOPICS: Final = (
                 "if slots is not None and lane.is_silent(mesh_ms):",
                 "if False:",
             ),
-            change("core.delivery.pushing:Pushing._push_prepared", " or lane.is_silent(mesh_ms) for", " for"),
+            change("core.delivery.pushing:Pushing._push_prepared", " or lane.is_silent(mesh_ms):", ":"),
             change("core.delivery.pushing:Pushing.push", " and not lane.leases_triggered:", " and False:"),
             change("core.delivery.lane:Lane.silenced", "self.return_granted(", "len, ("),
         ),

@@ -137,6 +137,8 @@ class BrokerCore:
         # What is left of the present round through all that wants care.
         self._round: deque[int] = deque()
         self._armed_us: int | None = None
+        # (mono) When a whole turn is wanted at the latest, what topics want left aside.
+        self._whole_us = 0
         self._handlers: dict[type, Callable[[Any, Now], None]] = {
             ClientFrameReceived: self._clients.received,
             RouteLost: self._clients.route_lost,
@@ -194,8 +196,11 @@ class BrokerCore:
         gap_us = now.mono_us - self._armed_us if self._armed_us is not None else 0
         if gap_us > limits.PAUSE_MS * 1000:
             self._woke(gap_us, now)
+            self._whole_us = 0
         held = self._clock.hold
         self._clock.turn(now)
+        if not events and now.mono_us < self._whole_us and not (held or self._clock.hold) and self._push(now):
+            return ctx.take()
         for event in events:
             self._handlers[type(event)](event, now)
         if held and not self._clock.hold:
@@ -213,8 +218,26 @@ class BrokerCore:
         self._summaries.work(now)
         self._send_frames(now)
         ctx.close_writes()
+        self._whole_us = self._next_whole_us(now)
         self._armed_us = self._deadline_us(now)
         return ctx.take()
+
+    def _push(self, now: Now) -> bool:
+        """Push what was laid out for this instant; returns whether that was all that this turn had to do."""
+        for name in self._deadlines.take_due(now.mono_us):
+            dispatcher = self._dispatchers.get(name)
+            if dispatcher is None:
+                continue
+            if dispatcher.push(now, self._clock):
+                for route, message, bodies in dispatcher.take_sends():
+                    self._ctx.reply(route, message, bodies)
+                self._deadlines.set(name, dispatcher.next_push_us(now))
+            else:
+                self._clients.stir(name)
+        if self._clients.has_stirred:
+            return False
+        self._armed_us = self._deadline_us(now)
+        return True
 
     def next_deadline_us(self, now: Now) -> int:
         """Return the monotonic instant (µs) at which `step` must be called even if nothing happens."""
@@ -233,18 +256,22 @@ class BrokerCore:
 
     def _deadline_us(self, now: Now) -> int:
         """The same, of what there is at the end of a turn: nothing changes between two of them."""
+        topics_us = self._deadlines.next_us()
+        at_us = self._whole_us if topics_us is None else min(self._whole_us, topics_us)
+        return max(at_us, now.mono_us)
+
+    def _next_whole_us(self, now: Now) -> int:
+        """Return when a whole turn is wanted at the latest, what topics want left aside."""
         if self._ctx.again:
             return now.mono_us
         at_us = self._tick_at_us if self._ctx.peers else self._lonely_tick_us(now)
         for peer in self._ctx.peers.values():
             if peer.incarnation:
                 at_us = peer.ping_at_us if peer.ping_at_us < at_us else at_us
-        for due_us in (
-            self._deadlines.next_us(), self._clock.next_deadline_us(), self._ctx.gathering.until_us
-        ):  # fmt: skip
+        for due_us in (self._clock.next_deadline_us(), self._ctx.gathering.until_us):
             if due_us is not None and due_us < at_us:
                 at_us = due_us
-        return max(at_us, now.mono_us)
+        return at_us
 
     def _lonely_tick_us(self, now: Now) -> int:
         """Return when the next tick is wanted by a broker that has no peers."""

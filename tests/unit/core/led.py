@@ -109,6 +109,7 @@ class Stage:
     def __init__(self, partitions: int = 1, look_ahead_ms: int = 30, kind: str = "timeline") -> None:
         self.metrics = CoreMetrics()
         self.tokens = 0
+        self.instants = False
         self.clock = MeshTime()
         self.look_ahead_ms = look_ahead_ms
         self.dispatcher = TopicDispatcher("t", "b1", 1, self.metrics, self.new_token, turns_of(kind))
@@ -159,7 +160,13 @@ class Stage:
         return done
 
     def tick(self, ms: float, paused: bool = False, recording: bool = False) -> None:
-        self.dispatcher.tick(at(ms), self.clock, self.look_ahead_ms, paused, recording)
+        """Have a turn; where `instants` is set, nothing but pushes if that is all, as the broker has it."""
+        now = at(ms)
+        if self.instants and not paused and not recording and self.dispatcher.push(now, self.clock):
+            self.dispatcher.next_push_us(now)
+        else:
+            self.dispatcher.tick(now, self.clock, self.look_ahead_ms, paused, recording)
+            self.dispatcher.next_deadline_us(now)
         self.sent += self.dispatcher.take_sends()
         self.reads += self.dispatcher.take_reads()
 

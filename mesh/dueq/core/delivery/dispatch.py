@@ -52,6 +52,8 @@ from dueq_codecs.records import U64, Record
 
 LOOK_US: Final = 20_000
 """Least time between two looks at the timers of leases."""
+TICK_US: Final = 50_000
+"""Longest time between two ticks while messages are pushed."""
 SAFETY_US: Final = 100_000
 """Work that something else holds up is looked at again so often, whatever happens."""
 WAITING_MAX: Final = 4096
@@ -130,6 +132,8 @@ class TopicDispatcher:
         self._look_ahead_ms = limits.LOOK_AHEAD_MS_MIN if turns.looks_ahead else 0
         self._paused = True
         self._dirty = False  # something was handed in since the last tick
+        # (mono) When `tick` is wanted at the latest, pushes that are laid out left aside.
+        self._tick_us = 0
 
     # -------------------------------------------------------------- what is led
 
@@ -162,6 +166,7 @@ class TopicDispatcher:
         lane = self._lanes.pop(uid, None)
         if lane is None:
             return
+        self._dirty = True
         self._successors.unled(uid)
         self._stager.forget(lane)
         slots = np.fromiter(lane.leases.slot_of.values(), np.intp, len(lane.leases))
@@ -252,6 +257,7 @@ class TopicDispatcher:
                 lane.act_us += gap_us
         self._lifetimes.shift(gap_us)
         self._pulls.shift(gap_us)
+        self._dirty = True
 
     # -------------------------------------------------------------- payloads
 
@@ -278,6 +284,7 @@ class TopicDispatcher:
         """
         mesh_us = clock.mesh_now_us(now)
         self._clock.tick(mesh_us, now)
+        self._tick_us = now.mono_us
         look_ahead_ms = look_ahead_ms if self._turns.looks_ahead else 0
         self._look_ahead_ms = look_ahead_ms
         self._paused = paused
@@ -294,7 +301,33 @@ class TopicDispatcher:
         self._pulls.step(now)
         self._replies.tell_waiting(now)
         self._replies.answer_late(now)
+        self._pushing.count()
         self._dirty = False
+
+    def push(self, now: Now, clock: MeshTime) -> bool:
+        """Push what was laid out for this instant, if nothing else is to be done.
+
+        Most turns of a busy leader are nothing else. What `tick` does besides has instants of its own.
+
+        Returns:
+            Whether that was all; if not, `tick` is to be called in this turn.
+        """
+        if self._dirty or self._paused or now.mono_us >= self._tick_us or self._consumers.dealt_pulls:
+            return False
+        mesh_us = clock.mesh_now_us(now)
+        self._clock.tick(mesh_us, now)
+        return self._pushing.push_laid_out(now, mesh_us)
+
+    def next_push_us(self, now: Now) -> int:
+        """Return when (mono, µs) `push` or `tick` must be called again, after a `push` that was all."""
+        at_us = self._tick_us
+        for lane in self._lanes.values():
+            at_us = min(at_us, lane.act_us)
+        self._tick_us = at_us
+        push_ms = self._pushing.next_ms
+        if push_ms < NEVER_MS:
+            at_us = min(at_us, now.mono_us + push_ms * 1000 - self._clock.mesh_us(now))
+        return max(at_us, now.mono_us)
 
     # -------------------------------------------------------------- deadlines
 
@@ -303,6 +336,7 @@ class TopicDispatcher:
 
         By mesh time as it was at the last tick.
         """
+        self._tick_us = now.mono_us
         if self._dirty or (self._leasing.is_cut and not self._paused):
             return now.mono_us
         best_us = min(
@@ -311,7 +345,7 @@ class TopicDispatcher:
         )  # fmt: skip
         mesh_us = self._clock.mesh_us(now)
         mesh_ms = mesh_us // 1000
-        soonest_ms = NEVER_MS
+        soonest_ms = other_ms = NEVER_MS
         have_credit = not self._paused and self._consumers.free_rows(now, 1) > 0
         for lane in self._lanes.values():
             best_us = min(best_us, lane.act_us)
@@ -320,6 +354,7 @@ class TopicDispatcher:
             best_us = min(best_us, now.mono_us + self._triggered_us(lane, mesh_us, have_credit, now))
             if lane.is_silent(mesh_ms):
                 soonest_ms = min(soonest_ms, lane.partition.settings.silent_until_ms)
+                other_ms = min(other_ms, soonest_ms)
                 continue
             head_ms, push_ms = lane.queue.head_ms, lane.next_push_ms
             near = head_ms <= mesh_ms + self._look_ahead_ms
@@ -339,6 +374,10 @@ class TopicDispatcher:
             # Without credit it begins to wait at that instant, and consumers are told.
             if mesh_ms < wake_ms < soonest_ms:
                 soonest_ms = wake_ms
+            for at_ms in (wake_ms, lane.next_unprepared_ms):
+                if mesh_ms < at_ms < other_ms:
+                    other_ms = at_ms
+        self._tick_us = min(best_us, now.mono_us + TICK_US, now.mono_us + other_ms * 1000 - mesh_us)
         if soonest_ms < NEVER_MS:
             best_us = min(best_us, now.mono_us + soonest_ms * 1000 - mesh_us)
         return best_us if best_us < NEVER_US else None

@@ -309,12 +309,14 @@ class Lane:
     def leave(self, piece: Piece, now: Now) -> list[Body]:
         """Note that a piece is pushed; returns its payloads, in the order of its rows."""
         leases, slots = self.leases, piece.slots
+        until_us = now.mono_us + piece.lease_us
+        self.touch(until_us)
+        if len(piece.places) <= FEW:
+            return leases.push(piece.places, until_us)
         held = leases.bodies
         bodies = [held[slot] or b"" for slot in piece.places]
-        until_us = now.mono_us + piece.lease_us
         leases.phase[slots] = Phase.PUSHED
         leases.act_us[slots] = until_us
-        self.touch(until_us)
         leases.unstage(slots)
         return bodies
 

@@ -28,7 +28,7 @@ from dueq.instant import Now
 from dueq_codecs.pushes import PUSH_ROW, PushRows
 from dueq_codecs.records import NO_U16, NO_U64, U16, U32, U64
 
-_WORDS: Final = PUSH_ROW.itemsize // 8
+_ROW_BYTES: Final = PUSH_ROW.itemsize
 _TAKEN: Final = ("first", "sequence", "due", "token", "size", "crc", "row", "attempt")
 
 
@@ -65,7 +65,10 @@ def more_of(entries: Entries) -> More:
     if not is_wide(entries):
         return NO_MORE
     rank, version = entries["rank"].astype(np.uint16), np.ascontiguousarray(entries["version"])
-    return More(rank if rank.any() else NO_U16, version if version.any() else NO_U64)
+    ranked, changed = rank.any(), version.any()
+    if not ranked and not changed:
+        return NO_MORE
+    return More(rank if ranked else NO_U16, version if changed else NO_U64)
 
 
 class Piece(NamedTuple):
@@ -80,7 +83,10 @@ class Piece(NamedTuple):
     """The slots once more: what is looked at one by one is faster as a list."""
     tokens: U64
     """The record's, once per row."""
-    rows: PushRows
+    marks: list[int]
+    """The tokens once more."""
+    rows: bytes
+    """As they travel."""
     keys: list[int]
     size: int
     """Bytes of payload."""
@@ -93,7 +99,7 @@ class Piece(NamedTuple):
         """Whether all of it may leave as it was laid out."""
         slots = self.slots
         if len(slots) <= FEW:
-            return leases.all_pushable(self.places, self.tokens.tolist(), now.mono_us)
+            return leases.all_pushable(self.places, self.marks, now.mono_us)
         return bool(
             (
                 (leases.phase[slots] == Phase.GRANTED)
@@ -126,19 +132,21 @@ class Prepared:
         order = np.lexsort((keys, owners, waits))
         slots, tokens, owners, keys = slots[order], tokens[order], owners[order], keys[order]
         entries = entries.take(order)
-        rows = lay_out(entries, self._uid, entries["lease_ms"])
+        rows = lay_out(entries, self._uid, entries["lease_ms"]).tobytes()
         waits, lengths = entries["wait_at"], entries["lease_ms"].tolist()
         ends = np.flatnonzero((waits[1:] != waits[:-1]) | (owners[1:] != owners[:-1])) + 1
         before = np.concatenate(([0], np.cumsum(entries["size"], dtype=np.int64))).tolist()
         first = np.concatenate(([0], np.cumsum(entries["attempt"] == 1))).tolist()
         due, owner_of = waits.tolist(), owners.tolist()
-        places, names = slots.tolist(), keys.tolist()
+        places, names, marks = slots.tolist(), keys.tolist(), tokens.tolist()
+        more = more_of(entries)
         for begin, end in pairwise((0, *ends.tolist(), len(slots))):
             self._places += 1
             piece = Piece(
-                due[begin], owner_of[begin], slots[begin:end], places[begin:end], tokens[begin:end], rows[begin:end],
-                names[begin:end], before[end] - before[begin], lengths[begin] * 1000, first[end] - first[begin],
-                more_of(entries[begin:end]),
+                due[begin], owner_of[begin], slots[begin:end], places[begin:end], tokens[begin:end], marks[begin:end],
+                rows[begin * _ROW_BYTES : end * _ROW_BYTES], names[begin:end], before[end] - before[begin],
+                lengths[begin] * 1000, first[end] - first[begin],
+                more if more is NO_MORE else more_of(entries[begin:end]),
             )  # fmt: skip
             heappush(self._heap, (piece.wait_ms, self._places, piece))
 
@@ -167,17 +175,29 @@ class Frame(NamedTuple):
 def joined(pieces: list[Piece]) -> Frame:
     """Put the rows of pieces together, in order of (wait_at, log sequence, row)."""
     if len(pieces) == 1:
-        return Frame(pieces[0].rows, None, pieces[0].more)
-    # As plain words: numpy copies structured rows field by field.
-    words = np.concatenate([piece.rows.view("<u8").reshape(-1, _WORDS) for piece in pieces])
-    more = NO_MORE if all(piece.more is NO_MORE for piece in pieces) else _more_of_all(pieces)
+        return Frame(np.frombuffer(pieces[0].rows, PUSH_ROW), None, pieces[0].more)
+    rows = b"".join([piece.rows for piece in pieces])
+    more = NO_MORE
+    for piece in pieces:
+        if piece.more is not NO_MORE:
+            more = _more_of_all(pieces)
+            break
     order: list[int] | None = None
-    if any(after.wait_ms <= before.wait_ms for before, after in pairwise(pieces)):
-        places = [(piece.wait_ms, key) for piece in pieces for key in piece.keys]
-        order = sorted(range(len(places)), key=places.__getitem__)
-        words = words[order]
-        more = more.in_order(order)
-    return Frame(words.reshape(-1).view(PUSH_ROW), order, more)
+    before_ms = -1
+    for piece in pieces:
+        if piece.wait_ms <= before_ms:
+            order = _order(pieces)
+            rows = b"".join([rows[at * _ROW_BYTES : (at + 1) * _ROW_BYTES] for at in order])
+            more = more.in_order(order)
+            break
+        before_ms = piece.wait_ms
+    return Frame(np.frombuffer(rows, PUSH_ROW), order, more)
+
+
+def _order(pieces: list[Piece]) -> list[int]:
+    """Return the places of the rows of pieces in order of (wait_at, log sequence, row)."""
+    names = [(piece.wait_ms, key) for piece in pieces for key in piece.keys]
+    return sorted(range(len(names)), key=names.__getitem__)
 
 
 def _more_of_all(pieces: list[Piece]) -> More:

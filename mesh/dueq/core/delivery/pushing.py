@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from dueq.core.delivery.consumers import Consumers, ConsumerSession, SentPush
+from dueq.core.delivery.due_queue import NEVER_MS
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import Body
 from dueq.core.delivery.prepared import Piece, joined
@@ -49,6 +50,8 @@ class Pushing:
         self._metrics = metrics
         self._lanes, self._consumers = lanes, consumers
         self._send = send
+        # (wait_ms, rows, of these for the first time, mesh time of the push) of pieces that are not counted yet.
+        self._uncounted: list[tuple[int, int, int, int]] = []
 
     def push(self, now: Now, mesh_us: int) -> None:
         """Push all that is due by mesh time and may leave."""
@@ -68,12 +71,32 @@ class Pushing:
 
     # -------------------------------------------------------------- as they were laid out
 
+    def push_laid_out(self, now: Now, mesh_us: int) -> bool:
+        """Push what was laid out and is due, if that is all that is due; returns whether it was.
+
+        Where it was not, `push` is to be called: nothing has left.
+        """
+        mesh_ms = mesh_us // 1000
+        due: list[Lane] = []
+        for lane in self._lanes.values():
+            if lane.prepared.next_ms <= mesh_ms:
+                if not lane.partition.confirmed(now):
+                    return False
+                due.append(lane)
+            elif lane.has_late or lane.next_unprepared_ms <= mesh_ms:
+                return False
+        return not due or self._push_prepared(due, mesh_ms, mesh_us, now)
+
+    @property
+    def next_ms(self) -> int:
+        """The next instant for which something was laid out; NEVER_MS when there is none."""
+        return min((lane.prepared.next_ms for lane in self._lanes.values()), default=NEVER_MS)
+
     def _push_prepared(self, due: list[Lane], mesh_ms: int, mesh_us: int, now: Now) -> bool:
         """Push what was laid out, if that is all that is due; returns whether it was."""
-        if any(
-            lane.has_late or lane.next_unprepared_ms <= mesh_ms or lane.is_silent(mesh_ms) for lane in due
-        ):
-            return False
+        for lane in due:
+            if lane.has_late or lane.next_unprepared_ms <= mesh_ms or lane.is_silent(mesh_ms):
+                return False
         taken = [(lane, lane.prepared.take_due(mesh_ms)) for lane in due]
         by_owner: dict[int, _Mine] = {}
         whole = True
@@ -81,7 +104,7 @@ class Pushing:
             for piece in pieces:
                 whole = whole and piece.is_whole(lane.leases, now)
                 by_owner.setdefault(piece.owner, []).append((lane, piece))
-        if not whole or any(not _is_one_frame(mine) for mine in by_owner.values()):
+        if not whole or not all(map(_is_one_frame, by_owner.values())):
             for lane, pieces in taken:
                 lane.unprepare(pieces)
             return False
@@ -99,14 +122,15 @@ class Pushing:
     def _release(
         self, mine: _Mine, session: ConsumerSession, route: Route, epoch: int, now: Now, mesh_us: int
     ) -> None:
-        mine.sort(key=lambda pair: pair[1].wait_ms)
+        if len(mine) > 1:
+            mine.sort(key=_instant_of)
         rows, order, more = joined([piece for _, piece in mine])
         session.push_number += 1
         parts = [(lane.uid, piece.slots, piece.tokens) for lane, piece in mine]
         session.unseen.append(SentPush(session.push_number, now.mono_us, True, parts))
         bodies: list[Body] = []
         for lane, piece in mine:
-            self._count_piece(piece, mesh_us)
+            self._uncounted.append((piece.wait_ms, len(piece.places), piece.first, mesh_us))
             bodies += lane.leave(piece, now)
         if order is not None:
             bodies = [bodies[at] for at in order]
@@ -116,14 +140,22 @@ class Pushing:
         )  # fmt: skip
         self._send(route, push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)])
 
-    def _count_piece(self, piece: Piece, mesh_us: int) -> None:
-        metrics, rows = self._metrics, len(piece.slots)
-        metrics.statistics.pushed_together(self._topic, piece.wait_ms, rows, piece.first, mesh_us)
-        metrics.messages["push", self._topic] += rows
-        if piece.first < rows:
-            metrics.redelivered[self._topic] += rows - piece.first
-        if piece.first:
-            metrics.lateness_of(self._topic).observe(mesh_us - piece.wait_ms * 1000, piece.first)
+    def count(self) -> None:
+        """Count what has left: an instant has no time for it."""
+        if not self._uncounted:
+            return
+        left, self._uncounted = self._uncounted, []
+        metrics, lateness = self._metrics, self._metrics.lateness_of(self._topic)
+        pushed = anew = 0
+        for wait_ms, rows, first, mesh_us in left:
+            metrics.statistics.pushed_together(self._topic, wait_ms, rows, first, mesh_us)
+            pushed += rows
+            anew += rows - first
+            if first:
+                lateness.observe(mesh_us - wait_ms * 1000, first)
+        metrics.messages["push", self._topic] += pushed
+        if anew:
+            metrics.redelivered[self._topic] += anew
 
     # -------------------------------------------------------------- from the leases
 
@@ -164,5 +196,12 @@ class Pushing:
 
 
 def _is_one_frame(mine: _Mine) -> bool:
-    rows = sum(len(piece.slots) for _, piece in mine)
-    return rows <= PUSH_ROWS_MAX and (rows == 1 or sum(piece.size for _, piece in mine) <= PUSH_BYTES_MAX)
+    rows = size = 0
+    for _, piece in mine:
+        rows += len(piece.places)
+        size += piece.size
+    return rows <= PUSH_ROWS_MAX and (rows == 1 or size <= PUSH_BYTES_MAX)
+
+
+def _instant_of(mine: tuple[Lane, Piece]) -> int:
+    return mine[1].wait_ms

@@ -139,6 +139,11 @@ class Clients:
         """The topic's dispatcher has something to look at in this turn."""
         self._stirred[topic] = None
 
+    @property
+    def has_stirred(self) -> bool:
+        """Whether a dispatcher has something to look at in this turn."""
+        return bool(self._stirred)
+
     def take_stirred(self) -> list[str]:
         """Return the topics that were stirred in this turn."""
         stirred, self._stirred = list(self._stirred), {}
