@@ -29,6 +29,8 @@ class _Link:
         self.descriptor = int(socket.getsockopt(zmq.FD))
         self.introduced = False
         self.said_at_us = 0
+        self.unsure = True
+        """There may be input that the descriptor does not tell of (see `Sockets`)."""
 
 
 class Links:
@@ -78,9 +80,12 @@ class Links:
     def hear(self) -> None:
         """Take in what peers answer: refusals."""
         for broker_id, link in self._links.items():
-            again = False
+            if not (link.unsure or self._waiter.may_be_ready(link.descriptor)):
+                continue
+            again, link.unsure = False, True
             for _ in range(_REPLIES_PER_TURN):
                 if not has_input(link.socket):
+                    link.unsure = False
                     break
                 again |= self._heard(broker_id, link.socket.recv_multipart(zmq.NOBLOCK))
             if again and self._clocks().mono_us >= link.said_at_us + _HELLO_AGAIN_US:
@@ -88,7 +93,12 @@ class Links:
 
     def readable(self) -> bool:
         """Whether a peer has answered."""
-        return any(has_input(link.socket) for link in self._links.values())
+        for link in self._links.values():
+            if link.unsure:
+                link.unsure = has_input(link.socket)
+                if link.unsure:
+                    return True
+        return False
 
     def close(self) -> None:
         """Close every link."""
@@ -128,6 +138,7 @@ class Links:
         return link.introduced
 
     def _put(self, link: _Link, frames: Sequence[bytes | memoryview]) -> bool:
+        link.unsure = True
         try:
             put(link.socket, frames)
         except zmq.Again:

@@ -149,7 +149,7 @@ class Loop:
         """Take one turn; returns the instant at its end."""
         began = self._clocks()
         self._events = self._gather(began)
-        now = self._clocks()
+        now = self._clocks() if self._events else began
         self._pushes = False
         for effect in self._core.step(self._events, now):
             self._execute[type(effect)](effect)
@@ -164,7 +164,8 @@ class Loop:
     def _gather(self, now: Now) -> list[Event]:
         """Collect this turn's events: urgent ones first, then a share of the inserts."""
         events, self._lost = self._lost, []
-        events += self._inbox.take()
+        if self._waiter.may_be_ready(self._inbox.fileno()):
+            events += self._inbox.take()
         for event in self._sockets.receive():
             if not is_insert(event):
                 events.append(event)
@@ -175,6 +176,7 @@ class Loop:
         return events
 
     def _wait(self, now: Now) -> None:
+        self._waiter.skip()
         left_us = self._core.next_deadline_us(now) - now.mono_us
         # What has come due during this turn has waited for its end.
         self._expected_us = now.mono_us + left_us if left_us > 0 else self._began_us

@@ -97,20 +97,33 @@ class Sockets:
             ) from error
         self.endpoint = bytes(self._router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
         self._descriptor = int(self._router.getsockopt(zmq.FD))
+        # Whether there may be input that the descriptor does not tell of: whatever is done with a socket takes in what
+        # its descriptor would have told.
+        self._unsure = True
         waiter.add(self._descriptor)
 
     def readable(self) -> bool:
         """Whether there is input now; to be asked before every wait: ZeroMQ's descriptors are edge-triggered."""
-        return has_input(self._router) or self._links.readable()
+        if self._unsure:
+            self._unsure = has_input(self._router)
+        return self._unsure or self._links.readable()
 
     # -------------------------------------------------------------- receiving
 
     def receive(self) -> list[Event]:
         """Take in the frames that have come, up to a bound; the others leave it `readable`."""
         events: list[Event] = []
+        if self._unsure or self._waiter.may_be_ready(self._descriptor):
+            self._receive(events)
+        self._links.hear()
+        return events
+
+    def _receive(self, events: list[Event]) -> None:
+        self._unsure = True
         weight = 0
         for _ in range(_FRAMES_PER_TURN):
             if not has_input(self._router):
+                self._unsure = False
                 break
             identity, *frames = self._router.recv_multipart(zmq.NOBLOCK)
             event = self._accept(identity, frames)
@@ -120,8 +133,6 @@ class Sockets:
             if weight > _BYTES_PER_TURN:
                 break
         self.counts.frames_in += len(events)
-        self._links.hear()
-        return events
 
     def _accept(self, identity: bytes, frames: Frames) -> Event | None:
         """Return what a message is to the core; None if it is nothing, or was refused."""
@@ -182,6 +193,7 @@ class Sockets:
         return None if self._send(identity, encode(message, bodies)) else RouteLost(Route(identity), message)
 
     def _send(self, identity: bytes, frames: Frames) -> bool:
+        self._unsure = True
         try:
             put(self._router, [identity, *frames])
         except zmq.ZMQError as error:

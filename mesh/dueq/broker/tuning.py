@@ -19,6 +19,8 @@ _UNANSWERED_MS = 10_000
 # As plain numbers: pyzmq's are enumerations, and `|` of two takes as long as sending a short frame.
 _EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
 _NOBLOCK = int(zmq.NOBLOCK)
+_COPY_BELOW = 64 << 10
+"""pyzmq copies shorter frames in any case, by way of an object for each."""
 _MORE_FOLLOWS = _NOBLOCK | int(zmq.SNDMORE)
 
 
@@ -82,5 +84,5 @@ def put(socket: zmq.Socket[bytes], frames: Sequence[bytes | memoryview]) -> None
         zmq.ZMQError: EAGAIN or EHOSTUNREACH: nothing was sent.
     """
     for frame in frames[:-1]:
-        socket.send(frame, _MORE_FOLLOWS, copy=False)
-    socket.send(frames[-1], _NOBLOCK, copy=False)
+        socket.send(frame, _MORE_FOLLOWS, copy=len(frame) < _COPY_BELOW)
+    socket.send(frames[-1], _NOBLOCK, copy=len(frames[-1]) < _COPY_BELOW)

@@ -8,6 +8,9 @@ thing alone: an epoll descriptor, made before there are many, that is readable w
 from __future__ import annotations
 
 import select
+from typing import Final
+
+_NONE: Final[frozenset[int]] = frozenset()
 
 
 class Waiter:
@@ -15,6 +18,7 @@ class Waiter:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
+        self._ready: frozenset[int] | None = None
 
     def add(self, descriptor: int) -> None:
         """Wake when this descriptor is readable."""
@@ -26,7 +30,18 @@ class Waiter:
 
     def wait(self, seconds: float) -> None:
         """Return when a descriptor is readable, or after so many seconds."""
-        select.select([self._epoll], [], [], seconds)
+        if select.select([self._epoll], [], [], seconds)[0]:
+            self._ready = frozenset([descriptor for descriptor, _ in self._epoll.poll(0)])
+        else:
+            self._ready = _NONE
+
+    def skip(self) -> None:
+        """There is no wait in this turn: any descriptor may be readable."""
+        self._ready = None
+
+    def may_be_ready(self, descriptor: int) -> bool:
+        """Return whether a descriptor was readable after the last wait, as far as is known."""
+        return self._ready is None or descriptor in self._ready
 
     def close(self) -> None:
         """Close the epoll descriptor, not those in it."""

@@ -338,3 +338,17 @@ def test_an_address_that_is_taken_is_an_error_that_names_it(node: Node) -> None:
     with pytest.raises(OSError, match=node.endpoint.removeprefix("tcp://")):
         Sockets(node.endpoint, Identity("b9", 1), waiter)
     waiter.close()
+
+
+def test_input_that_a_send_has_taken_notice_of_is_read(node: Node, client: RawClient) -> None:
+    client.say(MetadataRequest(1))
+    (event,) = node.receive_until(lambda events: asked(events) == [1])
+    assert isinstance(event, ClientFrameReceived)
+    identity = event.route.identity
+    node.waiter.wait(0.001)
+    for number in range(2, 100):
+        client.say(MetadataRequest(number))
+        # The send may take in what the descriptor would have told of.
+        node.sockets.to_client(identity, MetadataReply(number, Code.OK))
+        events = node.receive_until(lambda events, number=number: asked(events) == [number])  # type: ignore[misc]
+        assert asked(events) == [number]

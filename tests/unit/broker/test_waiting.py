@@ -47,3 +47,25 @@ def test_what_was_removed_is_not_waited_for(waiter: Waiter) -> None:
     waiter.wait(0.001)
     os.close(reading)
     os.close(writing)
+
+
+def test_it_says_what_was_readable_after_the_wait(waiter: Waiter) -> None:
+    pipes = [os.pipe(), os.pipe()]
+    for reading, _ in pipes:
+        waiter.add(reading)
+    first, second = (reading for reading, _ in pipes)
+    assert waiter.may_be_ready(first)
+    assert waiter.may_be_ready(second)
+    waiter.wait(0.001)
+    assert not waiter.may_be_ready(first)
+    assert not waiter.may_be_ready(second)
+    os.write(pipes[1][1], b"x")
+    waiter.wait(3_600.0)
+    assert not waiter.may_be_ready(first)
+    assert waiter.may_be_ready(second)
+    waiter.skip()
+    assert waiter.may_be_ready(first)
+    for reading, writing in pipes:
+        waiter.remove(reading)
+        os.close(reading)
+        os.close(writing)
