@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dueq import ids
+from dueq_chaos.sim.claimed import Requests
 from dueq_chaos.sim.fates import Fate
-from dueq_chaos.sim.repeating import Requests
 
 MessageKey = tuple[int, int, int]
 """(partition uid, log sequence, row)."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from dueq import limits
 from dueq.client import calls
 from dueq.client.calls import Once
 from dueq.client.core.ports import effects
 from dueq.errors import DueqError
+from dueq_chaos.sim.claimed import ROW, Asked
 
 if TYPE_CHECKING:
     from dueq_chaos.sim.sdk import SimClient
@@ -20,13 +19,10 @@ if TYPE_CHECKING:
 KINDS: Final = ("schedule once", "claim and schedule")
 _NAMES: Final = tuple(b"once-%d" % number for number in range(6))
 _CLAIM_US: Final = 10_000_000
-_ROW: Final = b"\xff"
 _EVERY: Final = 32
 _AT: Final = 11
 _FROM: Final = 256
 """Of every so many seeds one, but for the first, whose storms find other things."""
-
-Asked = list[Once | None]
 
 
 def draw(seed: int, until_us: int) -> list[tuple[int, str, int]]:
@@ -53,47 +49,10 @@ def claim(client: SimClient, random: Random, topic: str, rows: int, then: Callab
     # A request of many rows never has the digest of one with a single message.
     once = Once(random.choice(_NAMES), random.choice([3, 3, 4]))
     call = calls.claim(topic, [once], lambda: client.world.wall_us)
-    names: Asked = [Once(once.name + _ROW + b"%d" % row, once.digest) for row in range(rows)]
+    names: Asked = [Once(once.name + ROW + b"%d" % row, once.digest) for row in range(rows)]
     client.call(call.build, _CLAIM_US, partial(_claimed, names, then))
 
 
 def _claimed(names: Asked, then: Callable[[Asked], None], value: Any, failed: effects.Failed | None) -> None:
     if failed is None and not isinstance(value.found()[0], DueqError):
         then(names)
-
-
-@dataclass(slots=True)
-class _First:
-    payload: bytes
-    digest: int
-    asked_ms: int
-
-
-class Requests:
-    """Which payload came with which idempotency key, and which of them was a message."""
-
-    def __init__(self) -> None:
-        self._asked: dict[bytes, tuple[str, Once, int]] = {}
-        self._firsts: dict[tuple[str, bytes], _First] = {}
-
-    def ask(self, topic: str, payloads: list[bytes], names: Asked, now_ms: int) -> None:
-        """Note what is asked for."""
-        for payload, once in zip(payloads, names, strict=True):
-            if once is not None:
-                self._asked[payload] = topic, once, now_ms
-
-    def seen(self, payload: bytes) -> str:
-        """A payload is that of a message: say what is wrong with that, if another one has its key."""
-        if payload not in self._asked:
-            return ""
-        topic, once, asked_ms = self._asked[payload]
-        found = self._firsts.setdefault((topic, once.name), _First(payload, once.digest, asked_ms))
-        base = once.name.partition(_ROW)[0]
-        whole = self._firsts.setdefault((topic, base), _First(payload, once.digest, asked_ms))
-        if abs(found.asked_ms - asked_ms) >= limits.ONCE_MS // 2:
-            return ""  # one may be forgotten
-        if found.payload != payload:
-            return f"has the idempotency key {once.name!r} of {found.payload!r}"
-        if whole.digest != once.digest:
-            return f"has the idempotency key {base!r} of another request, that of {whole.payload!r}"
-        return ""

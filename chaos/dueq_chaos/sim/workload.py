@@ -13,6 +13,7 @@ from dueq.client.core.ports import events
 from dueq_chaos.sim import deeds, repeating, triggering
 from dueq_chaos.sim.bodies import body_of
 from dueq_chaos.sim.careless import CarelessUsers
+from dueq_chaos.sim.claimed import Asked
 from dueq_chaos.sim.conditions import Conditions
 from dueq_chaos.sim.configuring import ConfiguringUser
 from dueq_chaos.sim.consuming import ConsumingUser
@@ -372,7 +373,7 @@ class Workload:
             partial(self._schedule_named, then, topic),
         )
 
-    def _schedule_named(self, random: Random, topic: str, names: repeating.Asked) -> None:
+    def _schedule_named(self, random: Random, topic: str, names: Asked) -> None:
         if self.producer.client.core is None:
             return
         now_ms, payloads = self.mesh.world.wall_us // 1000, self._payloads(len(names))
