@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.unit.core import test_push_first as first
 from tests.unit.core.delivery import test_instants as instants
 from tests.unit.core.delivery import test_prepared as prepared
 
@@ -25,6 +26,7 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     "instant-though-something-has-happened": lambda: instants.test_whatever_has_happened_wants_a_whole_turn(
         "frame"
     ),
+    "instant-hides-a-pause": first.test_a_pause_is_noticed_though_nothing_is_due,
     "instant-keeps-others-waiting": instants.test_what_is_to_be_leased_wants_a_whole_turn,
 }
 

@@ -113,6 +113,19 @@ PREPARED_UNSEEN: Final = (
         seeds=0,
     ),
     Bug(
+        "instant-hides-a-pause",
+        "A process that stood still looks at what is due before it has heard anything, and does not notice the pause.",
+        "Jepsen: a process that is paused and goes on as if no time had passed",
+        (
+            change(
+                "core.broker:BrokerCore.push",
+                "if not 0 <= now.mono_us - self._armed_us <= limits.PAUSE_MS * 1000:",
+                "if now.mono_us < self._armed_us:",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
         "instant-keeps-others-waiting",
         "Turns that only push go on although messages are to be leased or leases to be ended.",
         "priority inversion: what is short and frequent keeps out what is long",

@@ -254,7 +254,9 @@ class Node:
         events, self._inbox = self._inbox, []
         now = self.now()
         try:
-            effects = core.step(events, now) if not self.lacks else self._older_step(core, events, now)
+            effects = (
+                self._older_step(core, events, now) if self.lacks else core.push(now) + core.step(events, now)
+            )
         except Exception as error:  # whatever it raises is a finding, and must not end the world
             self.failures.append(error)
             self._world.tell(self.name, f"FAILED: {error!r}")

@@ -1,4 +1,5 @@
-"""The event loop: drain all input, one step of the core, carry out its effects, wait for the next thing.
+"""The event loop: push what is due, drain all input, one step of the core, carry out its effects, wait for the next
+thing.
 
 ZeroMQ's descriptors are edge-triggered: whether there is input is asked before every wait. How the wait meets a due
 instant to the microsecond is in `waiting`.
@@ -47,6 +48,10 @@ _OVERDUE_US = 4 * _SECOND_US
 
 class Core(Protocol):
     """The core as the loop drives it."""
+
+    def push(self, now: Now) -> list[Effect]:
+        """Push what is due and needs nothing else, before a turn."""
+        ...
 
     def step(self, events: list[Event], now: Now) -> list[Effect]:
         """Take a turn."""
@@ -148,16 +153,25 @@ class Loop:
     def _turn(self) -> Now:
         """Take one turn; returns the instant at its end."""
         began = self._clocks()
+        self._began_us = began.mono_us
+        pushed = self._core.push(began)
+        if pushed:
+            began = self._carry_out(pushed)
         self._events = self._gather(began)
-        now = self._clocks() if self._events else began
+        ended = began
+        if self._events or not pushed or self._core.next_deadline_us(began) <= began.mono_us:
+            ended = self._carry_out(self._core.step(self._events, self._clocks() if self._events else began))
+        self.turns.observe(ended.mono_us - self._began_us)
+        return ended
+
+    def _carry_out(self, effects: list[Effect]) -> Now:
+        """Carry out effects; returns the instant at which that was done."""
         self._pushes = False
-        for effect in self._core.step(self._events, now):
+        for effect in effects:
             self._execute[type(effect)](effect)
         ended = self._clocks()
-        self.turns.observe(ended.mono_us - began.mono_us)
-        self._began_us = began.mono_us
         if self._pushes:
-            late_us = ended.mono_us - min(self._expected_us, began.mono_us)
+            late_us = ended.mono_us - min(self._expected_us, self._began_us)
             self.inserts.pace.pushed(late_us, ended.mono_us)
         return ended
 

@@ -222,6 +222,24 @@ class BrokerCore:
         self._armed_us = self._deadline_us(now)
         return ctx.take()
 
+    def push(self, now: Now) -> list[Effect]:
+        """Push what was laid out for this instant, before the input of a turn is heard: that must not be late for it.
+
+        It is as if the input had come after the instant. Who was paused hears first: until then nothing is certain.
+
+        Returns:
+            What to do, in order; nothing if nothing is due or it needs more than that, which `step` sees to.
+        """
+        if self._armed_us is None or self._clock.hold:
+            return []
+        if not 0 <= now.mono_us - self._armed_us <= limits.PAUSE_MS * 1000:
+            return []
+        self._ctx.turn = now
+        self._clock.turn(now)
+        if not self._clock.hold:
+            self._push(now)
+        return self._ctx.take()
+
     def _push(self, now: Now) -> bool:
         """Push what was laid out for this instant; returns whether that was all that this turn had to do."""
         for name in self._deadlines.take_due(now.mono_us):

@@ -97,16 +97,21 @@ class TellingCore:
     Attributes:
         turns: what each step was given.
         deadlines_us: instants at which a turn is wanted, ascending.
+        due: what is to be pushed before a turn.
     """
 
     def __init__(self, answer: Callable[[Event], list[Effect]] = lambda event: []) -> None:
         self._answer = answer
         self.turns: list[tuple[list[Event], Now]] = []
+        self.due: Callable[[Now], list[Effect]] = lambda now: []
         self.deadlines_us: list[int] = []
 
     @property
     def events(self) -> list[Event]:
         return [event for events, _ in self.turns for event in events]
+
+    def push(self, now: Now) -> list[Effect]:
+        return self.due(now)
 
     def step(self, events: list[Event], now: Now) -> list[Effect]:
         self.turns.append((list(events), now))

@@ -84,6 +84,16 @@ def test_a_turn_is_taken_when_each_deadline_comes_though_nothing_happens() -> No
     assert core.events == []
 
 
+def test_what_is_due_leaves_before_input_is_heard() -> None:
+    core = TellingCore(lambda event: [Log("info", "heard", {}), Exit("enough")] if event == START else [])
+    core.due = lambda now: [Log("info", "pushed", {})] if not core.turns else []
+    with RunningLoop(core) as running:
+        running.inbox.put(START)
+        running.join()
+    said = [line["event"] for line in running.logged]
+    assert said.index("pushed") < said.index("heard")
+
+
 def test_no_turn_is_taken_without_a_reason() -> None:
     """The loop sleeps: it does not spin through turns until the deadline."""
     core = TellingCore()
