@@ -2,7 +2,8 @@
 
 `step(events, now)` takes everything that one turn of the loop has read and returns everything that is to be done.
 Order within a turn: all events first (a paused process must hear before it judges), then timers, then one Persist
-for all partitions, then one frame per peer. Nothing here touches a socket, a disk, a thread or a clock.
+for all partitions, then one frame per peer. `push(now)` comes before a turn and lets what is due leave, where that
+needs nothing else. Nothing here touches a socket, a disk, a thread or a clock.
 """
 
 from __future__ import annotations
