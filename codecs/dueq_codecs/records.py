@@ -40,8 +40,9 @@ A FIRE moves recurrences on, and its rows are new messages, but for those that a
 A RECURRENCE can take back messages that were fired, and have not been pushed.
 
 An INSERT may have a `shared` body: each of its payloads goes on with that, and only what comes before it is in the
-request and in the log entry. Its sizes and CRCs are those of whole payloads. A BODY without `shared` is the leader's:
-it lets the partition grow older, so that bodies that nobody names are forgotten.
+request and in the log entry. Its sizes and CRCs are those of whole payloads. So may a FIRE, whose skipped rows are as
+long as the body. A RECURRENCE with one gives it to all messages to come. A BODY without `shared` is the leader's: it
+lets the partition grow older, so that bodies that nobody names are forgotten.
 
 An INSERT may name a `job`: its rows belong together with all others that name it, and can be withdrawn together.
 With `job_until` they stay hidden until the job is committed, which it must be before that instant. `keyed`, also of
@@ -306,7 +307,7 @@ class Record:
     expected: U64 = field(default_factory=lambda: NO_U64)
     """MOVE, CANCEL, CHANGE: the version that each message must have; 0: any."""
     shared: bytes = b""
-    """BODY, INSERT: the SHA-256 of the shared body; empty: there is none."""
+    """BODY, INSERT, RECURRENCE, FIRE: the SHA-256 of the shared body; empty: there is none."""
     shared_size: int = 0
     """Its bytes."""
     once_high: U64 = field(default_factory=lambda: NO_U64)

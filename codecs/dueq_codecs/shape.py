@@ -105,6 +105,7 @@ _BY_BROKERS_ONLY: Final = (
 )
 _JOB_ACTIONS: Final = (JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL)
 _WITH_JOB: Final = (RecordKind.JOB, RecordKind.REVEAL)
+_WITH_SHARED: Final = (RecordKind.BODY, RecordKind.INSERT, RecordKind.RECURRENCE, RecordKind.FIRE)
 _WITH_NAME: Final = (RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
 _EITHER: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.INSERT: (
@@ -329,7 +330,7 @@ def _fault_of_shared(change: ChangeRequest | Record) -> str | None:
             if change.shared_size or brings
             else None
         )
-    if change.kind not in (RecordKind.BODY, RecordKind.INSERT):
+    if change.kind not in _WITH_SHARED:
         return f"a {change.kind.name} names a shared body"
     if len(change.shared) != SHARED_NAME_BYTES:
         return f"a shared body has a name of {SHARED_NAME_BYTES} bytes, not {len(change.shared)}"
@@ -337,7 +338,7 @@ def _fault_of_shared(change: ChangeRequest | Record) -> str | None:
         return "a shared body has no bytes"
     if len(change.upload) and change.upload.any():
         return "a payload that goes on with a shared body is an upload"
-    if brings or change.kind == RecordKind.INSERT:
+    if brings or change.kind in WITH_PAYLOADS:
         least = int(change.size.min()) if len(change.size) else change.shared_size
         if least < change.shared_size or (brings and least != change.shared_size):
             return f"a payload of {least} bytes goes on with a shared body of {change.shared_size}"

@@ -70,10 +70,14 @@ def test_a_shift_reaches_each_message_once_though_two_leaders_are_killed(
 ) -> None:
     """With SHIFTED_MESSAGES=1000000 it is the long form."""
     count, hour_ms = int(os.environ.get("SHIFTED_MESSAGES", "20000")), 3_600_000
+    patience_s = PATIENCE_S * max(count // 100_000, 1)
     due = now_ms() + 24 * hour_ms
     with client.producer(topic) as producer, client.consumer(topic, lease=600.0, credit=1) as consumer:
         producer.schedule_many(
-            [b"bulk"] * count, range(due, due + count), keys=[f"bulk-{row}" for row in range(count)]
+            [b"bulk"] * count,
+            range(due, due + count),
+            keys=[f"bulk-{row}" for row in range(count)],
+            timeout=patience_s,
         )
         producer.schedule(b"held", now_ms(), key="bulk-held")
         [held] = consumer.receive(1, timeout=PATIENCE_S)
@@ -87,7 +91,7 @@ def test_a_shift_reaches_each_message_once_though_two_leaders_are_killed(
                 mesh.kill(victim)
                 traffic.go_on()
                 mesh.start_broker(victim)
-            shifted.wait(timeout=PATIENCE_S)
+            shifted.wait(timeout=patience_s)
             assert (shifted.done, dict(shifted.skipped), shifted.left) == (count, {"leased": 1}, 0)
             traffic.finish()
         held.ack(wait=True)

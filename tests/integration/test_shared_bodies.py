@@ -39,6 +39,31 @@ def test_messages_with_one_body_are_delivered_whole(mesh: LocalMesh, client: Cli
         assert producer.close_body(body) == 3
 
 
+def test_recurrences_make_messages_of_one_body(mesh: LocalMesh, client: Client, topic: str) -> None:
+    text, other = os.urandom(100_000), b"another"
+    with client.producer(topic) as producer, client.consumer(topic) as consumer:
+        body = producer.body(text)
+        for name in ("a", "b"):
+            client.create_recurrence(topic, name, every=3600.0, payload=body, headers={"of": name})
+        info = client.recurrence(topic, "a")
+        assert info is not None
+        assert (info.payload, info.payload_bytes, info.body) == (None, len(text), body.name.hex())
+        producer.close_body(body)  # it stays, as recurrences have it
+        made = {name: client.trigger_recurrence(topic, name) for name in ("a", "b")}
+        found = [consumer.receive(1, timeout=PATIENCE_S)[0] for _ in made]
+        assert {message.headers["of"]: message.id for message in found} == made
+        assert {message.payload for message in found} == {text}
+        client.update_recurrence(topic, "a", payload=other)
+        words = ["cron", "update", topic, "b", "--body", "third", "--endpoint", mesh.endpoints[0]]
+        assert run(words) == 0
+        made = {name: client.trigger_recurrence(topic, name) for name in ("a", "b")}
+        found = [consumer.receive(1, timeout=PATIENCE_S)[0] for _ in made]
+        assert {message.id: message.payload for message in found} == {made["a"]: other, made["b"]: b"third"}
+        changed = client.recurrence(topic, "a")
+        assert changed is not None
+        assert (changed.payload, changed.body) == (other, "")
+
+
 async def _asynchronously(mesh: LocalMesh, topic: str, text: bytes) -> str:
     async with AsyncClient(mesh.endpoints[0]) as client, client.producer(topic) as producer:
         return await producer.schedule(producer.body(text), now_ms())

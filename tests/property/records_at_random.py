@@ -171,6 +171,11 @@ class Maker:
         record.shared, record.shared_size = self.rng.choice(kept * 4 or [strange] * 4 + [strange])
         record.size = record.size + np.uint32(record.shared_size)
 
+    def a_body(self) -> tuple[bytes, int]:
+        """Return the name and size of a shared body: one that is kept, mostly."""
+        kept = [(name, body.size) for name, body in self.twin.bodies.by_name.items()]
+        return self.key_rng.choice(kept * 4 or [(BODIES[0], 8)])
+
     def bring(self, record: Record) -> None:
         """Bring a shared body, keep one for longer or shorter, or let time pass."""
         rng = self.rng
@@ -197,6 +202,9 @@ class Maker:
             document |= rng.choice(
                 [{"every_ms": 5000}, {"missed": 0}, {"payload": ""}, headed, {"zone": "UTC"}]
             )
+        if action in ("create", "update") and self.key_rng.random() < 0.4:
+            document.pop("payload", None)
+            record.shared, record.shared_size = self.a_body()
         record.name, record.document = rng.choice("abc"), json.dumps(document)
         record.tick = np.array([self.stamp], np.uint64)
         record.following = np.array([rng.choice([0, self.stamp + 1000])], np.uint64)
@@ -234,6 +242,9 @@ class Maker:
         record.recurrence, record.tick = np.array(number, np.uint64), np.array(tick, np.uint64)
         record.following, record.due = np.array(following, np.uint64), np.array(due, np.uint64)
         record.size, record.crc = np.array(size, np.uint32), np.array(size, np.uint32)
+        if self.key_rng.random() < 0.4:
+            record.shared, record.shared_size = self.a_body()
+            record.size += np.uint32(record.shared_size)
         for row in range(rows):
             self.known.append((max(due[row], self.stamp), record.sequence << 16 | row))
 

@@ -120,6 +120,9 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
     if length and draw(st.booleans()):
         values["groups"] = tuple(draw(st.lists(texts, min_size=1, max_size=length)))
         values["group"] = draw(column("u2", length, largest=len(values["groups"]) - 1))
+    if kind == RecordKind.FIRE and draw(st.booleans()):
+        values |= {"shared": draw(hashes), "shared_size": 7}
+        values["size"] = values["size"] + np.uint32(7)
     if kind == RecordKind.FIRE:
         return values, draw(st.binary(min_size=inline, max_size=inline))
     if draw(st.booleans()):
@@ -189,7 +192,9 @@ def jobs(draw: st.DrawFn, kind: RecordKind) -> dict[str, Any]:
     if kind == RecordKind.SETTINGS:
         return {"document": draw(st.text(min_size=1, max_size=12))}
     if kind in (RecordKind.RECURRENCE, RecordKind.GROUP):
-        return {"name": draw(texts.filter(bool)), "document": draw(texts.filter(bool))}
+        named = {"name": draw(texts.filter(bool)), "document": draw(texts.filter(bool))}
+        shares = kind == RecordKind.RECURRENCE and draw(st.booleans())
+        return named | ({"shared": draw(hashes), "shared_size": 7} if shares else {})
     if kind == RecordKind.INSERT and draw(st.booleans()):
         return {"job": draw(ids), "job_until": draw(u64), "keyed": draw(st.sampled_from(Meta))}
     return {}

@@ -6,6 +6,7 @@ from typing import Final
 
 from dueq_chaos.bugs.bug import Bug, change
 
+_RECURRENCES = "core.state.recurrence_table:RecurrenceTable"
 _TABLE = "core.state.body_table:BodyTable"
 
 BODIES: Final = (
@@ -13,7 +14,7 @@ BODIES: Final = (
         "body-goes-with-its-first-message",
         "A shared body counts as unnamed as soon as one of its messages has ended.",
         "a reference count that is a flag: the file is unlinked under those who still read it",
-        (change(f"{_TABLE}.count", "if body.messages:", "if waiting + leased + dead > 0:"),),
+        (change(f"{_TABLE}._add_messages", "if body.messages:", "if count > 0:"),),
         seeds=60,
         finders=(8,),
     ),
@@ -50,12 +51,26 @@ BODIES: Final = (
         "a cache that expires by the age of an entry, and not by its last use",
         (
             change(
-                f"{_TABLE}.insert",
+                f"{_TABLE}.name",
                 "body.until_ms = max(body.until_ms, age_ms + BODY_GRACE_MS)",
                 "pass",
             ),
         ),
         seeds=60,
         finders=(8,),
+    ),
+    Bug(
+        "recurrence-does-not-hold-its-body",
+        "A shared body is forgotten though a recurrence names it, whose messages have ended.",
+        "a garbage collector that does not know one kind of reference",
+        (change(f"{_TABLE}.hold", "self._add_messages(self.by_name[name], count)", "pass"),),
+        seeds=60,
+    ),
+    Bug(
+        "recurrence-never-lets-its-body-go",
+        "A recurrence that is deleted, or gets another payload, goes on holding its shared body.",
+        "a reference that is counted and never given back",
+        (change(f"{_RECURRENCES}._let_body_go", "if recurrence.body:", "if False:"),),
+        seeds=60,
     ),
 )

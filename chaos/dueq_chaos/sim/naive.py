@@ -8,6 +8,7 @@ and no code. Slow and stupid on purpose; whatever is clever here would have to b
 from __future__ import annotations
 
 import json
+from collections import Counter
 from copy import deepcopy
 from typing import Any, Final
 
@@ -109,7 +110,7 @@ class Naive:
         self.jobs.forget(self.age, self.stamp, self.live.values())
         self.groups.forget(self.live.values())
         self.passes.forget(self.age)
-        named = {entry.body for entry in self.live.values()} if self.bodies.by_name else ()
+        named = self.body_users() if self.bodies.by_name else {}
         self.ended += [number << 16 for number in self.bodies.forget(self.age, named)]
         self.keys.forget(self.age)
         self.keys.replaced = []
@@ -144,6 +145,14 @@ class Naive:
                 told.results.append((*name, *place, answer.outcomes[:], not fresh, answer.window, answer.met))
         return told
 
+    def body_users(self) -> Counter[int]:
+        """Count the messages and recurrences that have a shared body, by its number."""
+        users = Counter(entry.body for entry in self.live.values())
+        for recurrence in self.recurrences.by_name.values():
+            if name := recurrence.terms["body"]:
+                users[self.bodies.by_name[bytes.fromhex(name)].number] += 1
+        return users
+
     def memory_of(self, record: Record) -> NaiveMemory:
         """Return the memory of the requests of such a record."""
         return self.job_memory if record.kind == RecordKind.INSERT and record.job else self.memory
@@ -171,8 +180,10 @@ class Naive:
             return
         fresh = [verdict[2] for request, verdict in verdicts for _ in range(request.rows)]
         if record.kind == RecordKind.FIRE:
-            trial = deepcopy(self.recurrences)
-            fresh = [(not fresh or fresh[at]) and trial.fire(record, at)[1] for at in range(record.rows)]
+            trial, known = deepcopy(self.recurrences), not self.bodies.refuses(record)
+            fresh = [
+                known and (not fresh or fresh[at]) and trial.fire(record, at)[1] for at in range(record.rows)
+            ]
         used = {place for at, place in enumerate(record.group.tolist()) if not fresh or fresh[at]}
         for place in sorted(used):
             self.groups.number(record.groups[place])
@@ -323,6 +334,9 @@ class Naive:
         self.keys.end(digest, last, self.age + remember if remember else None)
 
     def _fire(self, record: Record, at: int, told: Told, place: tuple[int, int]) -> Outcome:
+        if self.bodies.refuses(record):
+            self.ended.append(record.sequence << 16 | at)
+            return Outcome.NOT_FOUND
         outcome, is_new = self.recurrences.fire(record, at)
         if is_new:
             self._insert(record, at, told, place)
@@ -338,6 +352,8 @@ class Naive:
             same = entry is not None and entry.first == int(record.first[at])
             if self._withdraw(record, at, key, entry if same else None, told) == Outcome.DONE:
                 withdrawn.add(key)
+        if record.shared:
+            self.bodies.use(record, self.age)
         return self.recurrences.act(record, withdrawn)
 
     def _lease(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:

@@ -52,14 +52,14 @@ class NaiveBodies:
         return Outcome.DONE, brings and known is not None
 
     def refuses(self, record: Record) -> bool:
-        """Whether an INSERT names a body that is not kept."""
-        if record.kind != RecordKind.INSERT or not record.shared:
+        """Whether a record names a body that is not kept."""
+        if record.kind == RecordKind.BODY or not record.shared:
             return False
         known = self.by_name.get(record.shared)
         return known is None or known.size != record.shared_size
 
     def use(self, record: Record, age: int) -> int:
-        """A row of an INSERT takes effect; returns the number of its body."""
+        """A record or row takes effect that names a body; returns its number."""
         known = self.by_name[record.shared]
         known.until = max(known.until, age + BODY_GRACE_MS)
         return known.number

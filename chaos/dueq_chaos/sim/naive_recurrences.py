@@ -15,6 +15,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "headers": {},
     "rank": 0,
     "group": "",
+    "body": "",
 }  # fmt: skip
 
 
@@ -63,7 +64,9 @@ class NaiveRecurrences:
         document = json.loads(record.document)
         action = document.pop("action")
         known = self.by_name.get(record.name)
-        payload = document.pop("payload", None)
+        payload = document.pop("payload", "" if record.shared else None)
+        if payload is not None:
+            document["body"] = record.shared.hex()
         if action == "create":
             if known is not None:
                 return Outcome.EXISTS

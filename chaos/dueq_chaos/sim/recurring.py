@@ -11,9 +11,11 @@ from random import Random
 from typing import Any
 
 from dueq.client import recurrences
+from dueq.client.arguments import Payload
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import effects, events
 from dueq.core.state.order import order_of
+from dueq_chaos.sim.bodies import body_of
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.naive import Naive
 from dueq_chaos.sim.sdk import SimClient
@@ -40,6 +42,7 @@ class RecurringUser:
         self.client.wire = wire
         self._named: dict[str, None] = {}
         self._random = Random(mesh.world.seed * 0x9E3779B1 + 53)
+        self._body_random = Random(mesh.world.seed * 0x9E3779B1 + 83)
         self._count = 0
 
     def recur(self, random: Random) -> None:
@@ -52,14 +55,15 @@ class RecurringUser:
             ["create"] * 6 + ["pause", "resume", "update", "update", "delete", "trigger", "trigger"]
         )
         document: dict[str, Any] = {"action": action}
+        payload: Payload | None = None
         if action in ("create", "update"):
             document |= self._terms(random) if action == "create" or random.random() < 0.6 else {}
             document |= self._rank_and_group(action)
-            document["payload"] = recurrences.payload_text(
-                b"%s-%d" % (name.encode(), self._count), self.topic
-            )
+            payload = b"%s-%d" % (name.encode(), self._count)
+            if self._body_random.random() < 0.4:
+                payload = body_of(self._body_random)
         self._named[name] = None
-        self._act(name, document, _TRIES)
+        self._act(name, document, _TRIES, payload)
         if random.random() < 0.05:
             self.mesh.world.after(random.randint(0, 3_000_000), self.client.crash)
 
@@ -95,8 +99,8 @@ class RecurringUser:
             said["group"] = self._random.choice(["", "a", "a.x", "b", "d.d.d"])
         return {name: value for name, value in said.items() if value or action == "update"}
 
-    def _act(self, name: str, document: dict[str, Any], tries: int) -> None:
-        call = recurrences.act(self.topic, name, document)
+    def _act(self, name: str, document: dict[str, Any], tries: int, payload: Payload | None = None) -> None:
+        call = recurrences.act(self.topic, name, document, payload)
         self.client.call(call.build, _CALL_US, self._answer_of(name, document, tries))
 
     def _answer_of(

@@ -235,7 +235,7 @@ def triggered_differ(timeline: Timeline, naive: Naive) -> str:
 
 def bodies_differ(timeline: Timeline, naive: Naive) -> str:
     """Compare which shared bodies are kept, and what names them; returns what differs, "" when nothing does."""
-    messages = Counter(entry.body for entry in naive.live.values())
+    messages = naive.body_users()
     expected = {
         name: (known.number, known.size, known.crc, messages[known.number], known.until)
         for name, known in naive.bodies.by_name.items()

@@ -79,7 +79,7 @@ class ChangeRequest:
     expected: U64 = field(default_factory=lambda: NO_U64)
     """MOVE, CANCEL, CHANGE: the version that each message must have; 0: any."""
     shared: bytes = b""
-    """BODY, INSERT: the SHA-256 of the shared body; empty: there is none."""
+    """BODY, INSERT, RECURRENCE: the SHA-256 of the shared body; empty: there is none."""
     shared_size: int = 0
     """Its bytes."""
     once_high: U64 = field(default_factory=lambda: NO_U64)

@@ -22,6 +22,8 @@ from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.payloads import content_of
 from dueq.cli.tables import new_table
 from dueq.client import recurrences
+from dueq.client.core.ports.shared_body import SharedBody
+from dueq.client.payloads import shared_body
 from dueq.errors import RecurrenceNotFound
 from dueq.recurring.terms import Terms
 from dueq.recurring.ticks import ticks_after
@@ -56,6 +58,20 @@ def _terms_options(function: _Function) -> _Function:
     return function
 
 
+_body_option = click.option(
+    "--body", metavar="TEXT", help="A shared body in place of a payload; @FILE or - as in `create`."
+)
+
+
+def _content(payload: str | None, body: str | None) -> bytes | SharedBody | None:
+    """Return what was said of the payload; None: nothing."""
+    if payload is not None and body is not None:
+        raise click.UsageError("a recurrence has a payload of its own, or a shared body (--body)")
+    if body is not None:
+        return shared_body(content_of(body))
+    return content_of(payload) if payload is not None else None
+
+
 def _said(
     line: str | None, every: str | None, at: tuple[str, ...], zone: str | None, start: str | None, end: str | None,
     jitter: str | None, missed: str | None, overlap: str | None, headers: dict[str, str] | None,
@@ -83,13 +99,14 @@ def _said(
 @click.argument("topic")
 @click.argument("name")
 @click.argument("payload", default="")
+@_body_option
 @_terms_options
 @click.option("--dry-run", is_flag=True, help=f"Show the next {TICKS_SHOWN} ticks, and store nothing.")
 @json_option
 @mesh_options
 def create(
-    topic: str, name: str, payload: str, dry_run: bool, as_json: bool, endpoint: tuple[str, ...], timeout: float,
-    **options: Any,
+    topic: str, name: str, payload: str, body: str | None, dry_run: bool, as_json: bool, endpoint: tuple[str, ...],
+    timeout: float, **options: Any,
 ) -> None:  # fmt: skip
     """Create the recurrence NAME in TOPIC; each of its messages has PAYLOAD.
 
@@ -100,8 +117,9 @@ def create(
     if dry_run:
         _show_ticks(said, name, as_json)
         return
+    content = _content(payload or None, body)
     with connect(endpoint, timeout) as client:
-        client.create_recurrence(topic, name, payload=content_of(payload), **said)
+        client.create_recurrence(topic, name, payload=content or b"", **said)
         found = client.recurrence(topic, name)
     click.echo(f"created {name}; next tick {_next_text(found)}")
 
@@ -183,7 +201,7 @@ def show(topic: str, name: str, as_json: bool, endpoint: tuple[str, ...], timeou
         ("jitter", f"{info.jitter_ms} ms"),
         ("missed ticks made up for", str(info.missed)),
         ("overlap", info.overlap),
-        ("payload", f"{info.payload_bytes:,} bytes"),
+        ("payload", f"{info.payload_bytes:,} bytes" + (f", shared body {info.body}" if info.body else "")),
         ("headers", ", ".join(f"{word}={text}" for word, text in info.headers.items()) or "none"),
         ("rank", str(info.rank)),
         ("group", info.group or "none"),
@@ -200,12 +218,14 @@ def show(topic: str, name: str, as_json: bool, endpoint: tuple[str, ...], timeou
 @click.argument("name")
 @_terms_options
 @click.option("--payload", metavar="TEXT", help="Of its messages from now on; @FILE or - as in `create`.")
+@_body_option
 @mesh_options
 def update(
-    topic: str, name: str, payload: str | None, endpoint: tuple[str, ...], timeout: float, **options: Any
-) -> None:
+    topic: str, name: str, payload: str | None, body: str | None, endpoint: tuple[str, ...], timeout: float,
+    **options: Any,
+) -> None:  # fmt: skip
     """Change the recurrence NAME of TOPIC; what is not given stays as it is."""
-    content = content_of(payload) if payload is not None else None
+    content = _content(payload, body)
     with connect(endpoint, timeout) as client:
         client.update_recurrence(topic, name, payload=content, **_said(**options))
         found = client.recurrence(topic, name)

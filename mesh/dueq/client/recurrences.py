@@ -66,7 +66,7 @@ class RecurrenceInfo:
         jitter_ms: a message is due up to so long after its tick.
         missed: how many missed ticks are made up for, the latest ones.
         overlap: "allow", or "skip".
-        payload: of its messages; None in a list.
+        payload: of its messages; None in a list, and where it is a shared body.
         payload_bytes: how long that is.
         paused: it waits for no tick.
         next_ms: its next tick; 0: there is none.
@@ -76,6 +76,7 @@ class RecurrenceInfo:
         skipped: how often it has moved on without a message: ticks were missed, or overlapped.
         headers: of its messages.
         rank, group: of its messages.
+        body: SHA-256 of the shared body that is their payload, in hex; "": they have one of the recurrence.
     """
 
     topic: str
@@ -100,6 +101,7 @@ class RecurrenceInfo:
     headers: dict[str, str] = field(default_factory=dict)
     rank: int = 0
     group: str = ""
+    body: str = ""
 
 
 # ---------------------------------------------------------------- what callers say
@@ -194,8 +196,6 @@ def payload_text(payload: Payload, topic: str) -> str:
         InvalidRequest: it is not bytes-like.
         PayloadTooLarge: it is longer than that of any recurrence.
     """
-    if isinstance(payload, SharedBody):
-        raise InvalidRequest("a recurrence has a payload of its own, no shared body")
     (taken,) = payload_columns([payload]).payloads
     if too_long := check_payload(bytes(taken), topic, 0):
         raise PayloadTooLarge(too_long)
@@ -205,13 +205,27 @@ def payload_text(payload: Payload, topic: str) -> str:
 # ---------------------------------------------------------------- calls
 
 
-def act(topic: str, name: str, document: dict[str, Any]) -> Call[None]:
-    """Do something to a recurrence; anything but DONE is raised."""
+def act(topic: str, name: str, document: dict[str, Any], payload: Payload | None = None) -> Call[None]:
+    """Do something to a recurrence; anything but DONE is raised.
+
+    Args:
+        topic: its topic.
+        name: of the recurrence.
+        document: what is to be done.
+        payload: of its messages from now on, or a shared body; None: as before.
+
+    Raises:
+        InvalidRequest: the payload is not bytes-like.
+        PayloadTooLarge: it is longer than that of any recurrence.
+    """
 
     def finish(call: PartsCall) -> None:
         _raise_unless_done(topic, name, call)
 
-    return Call(_build(topic, name, document), finish, of_one=True)
+    if isinstance(payload, SharedBody):
+        return Call(_build(topic, name, document, payload), finish, of_one=True)
+    own = {} if payload is None else {"payload": payload_text(payload, topic)}
+    return Call(_build(topic, name, document | own), finish, of_one=True)
 
 
 def trigger(topic: str, name: str) -> Call[str]:
@@ -228,12 +242,12 @@ def trigger(topic: str, name: str) -> Call[str]:
     return Call(_build(topic, name, {"action": "trigger"}), finish, of_one=True)
 
 
-def _build(topic: str, name: str, document: dict[str, Any]) -> Any:
+def _build(topic: str, name: str, document: dict[str, Any], body: SharedBody | None = None) -> Any:
     arguments.topic_name(topic)
     check_name(name)
     text = packed(document)
     group = document.get("group", "") if document["action"] == "create" else None
-    return lambda call, deadline_us: events.ActOnRecurrence(call, deadline_us, topic, name, text, group)
+    return lambda call, deadline_us: events.ActOnRecurrence(call, deadline_us, topic, name, text, group, body)
 
 
 def _raise_unless_done(topic: str, name: str, call: PartsCall) -> None:
@@ -301,5 +315,5 @@ def _info(topic: str, shown: dict[str, Any]) -> RecurrenceInfo:
         topic, shown["name"], terms.cron, terms.every_ms, terms.at_ms, terms.zone, terms.start_ms, terms.end_ms,
         terms.jitter_ms, terms.missed, terms.overlap, b64decode(payload) if payload is not None else None,
         shown["payload_bytes"], shown["paused"], shown["next"], shown["last"], shown["unfinished"],
-        shown["messages"], shown["skipped"], dict(terms.headers), terms.rank, terms.group,
+        shown["messages"], shown["skipped"], dict(terms.headers), terms.rank, terms.group, terms.body,
     )  # fmt: skip

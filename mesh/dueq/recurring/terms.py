@@ -32,6 +32,8 @@ class Terms:
         overlap: "allow", or "skip" a tick while a message of the recurrence is unfinished.
         headers: of its messages.
         rank, group: of its messages.
+        body: SHA-256 of the shared body that its messages have as their payload, in hex; "": they have a payload of
+            the recurrence.
     """
 
     cron: str = ""
@@ -46,6 +48,7 @@ class Terms:
     headers: dict[str, str] = field(default_factory=dict, hash=False)
     rank: int = 0
     group: str = ""
+    body: str = ""
 
     @property
     def when(self) -> tuple[object, ...]:

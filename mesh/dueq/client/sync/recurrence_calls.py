@@ -50,7 +50,7 @@ class RecurrenceCalls:
             every: a period, 1 second to 366 days, from `start` on; without one, from now on.
             at: up to 1,000 instants, Unix ms or aware datetimes.
             zone: the time zone of the cron line, by its IANA name; None: UTC.
-            payload: of each message, at most 64 KiB.
+            payload: of each message, at most 64 KiB; or a shared body (`Producer.body`).
             start, end: no tick before the first, none at or after the second; Unix ms or aware datetimes.
             jitter: a message is due up to so long after its tick: seconds, or a timedelta. It is shorter than any
                 period.
@@ -74,12 +74,8 @@ class RecurrenceCalls:
         )
         clock = self.connection.clock(True, timeout)
         terms = recurrences.checked(document, clock() // 1000)
-        document = {
-            "action": "create",
-            "payload": recurrences.payload_text(payload, topic),
-            **terms.document(),
-        }
-        self.connection.run(recurrences.act(topic, name, document), timeout)
+        document = {"action": "create", **terms.document()}
+        self.connection.run(recurrences.act(topic, name, document, payload), timeout)
 
     def update_recurrence(
         self,
@@ -124,9 +120,8 @@ class RecurrenceCalls:
         document = recurrences.said(
             cron, every, at, zone, start, end, jitter, missed, overlap, headers, rank, group
         )
-        if payload is not None:
-            document["payload"] = recurrences.payload_text(payload, topic)
-        self.connection.run(recurrences.act(topic, name, {"action": "update", **document}), timeout)
+        document = {"action": "update", **document}
+        self.connection.run(recurrences.act(topic, name, document, payload), timeout)
 
     def pause_recurrence(self, topic: str, name: str, *, timeout: float | None = None) -> None:
         """Let a recurrence wait for no tick until `resume_recurrence`; ticks in between never come.

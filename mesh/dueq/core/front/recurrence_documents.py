@@ -18,15 +18,13 @@ PAGE_CHARACTERS_MAX = 1 << 20
 
 
 def one(led: list[Partition], name: str, now_ms: int) -> dict[str, Any]:
-    """Return the recurrence of this name, with its payload, of each partition that is led here and has it."""
+    """Return the recurrence of this name, with a payload of its own, of each partition that is led here and has it."""
     partitions = []
     for partition in led:
         found = partition.contents.recurrence(name)
-        shown = (
-            [_shown(found, now_ms) | {"payload": b64encode(found.payload).decode()}]
-            if found is not None
-            else []
-        )
+        shown = [_shown(partition, found, now_ms)] if found is not None else []
+        if found is not None and not found.body:
+            shown[0]["payload"] = b64encode(found.payload).decode()
         partitions.append(_view(partition, shown, more=False))
     return {"partitions": partitions}
 
@@ -42,7 +40,7 @@ def page(led: list[Partition], after: str, now_ms: int) -> dict[str, Any]:
             room -= len(recurrence.document)
             if room < 0 and shown:
                 break
-            shown.append(_shown(recurrence, now_ms))
+            shown.append(_shown(partition, recurrence, now_ms))
         partitions.append(_view(partition, shown, more=len(shown) < len(found)))
     return {"partitions": partitions}
 
@@ -57,14 +55,16 @@ def _view(partition: Partition, shown: list[dict[str, Any]], more: bool) -> dict
     }
 
 
-def _shown(recurrence: Recurrence, now_ms: int) -> dict[str, Any]:
+def _shown(partition: Partition, recurrence: Recurrence, now_ms: int) -> dict[str, Any]:
     """Return what is told of a recurrence; that a tick is logged before it comes is nobody's business."""
     coming = [fired.tick for fired in recurrence.fired if fired.first > now_ms]
     come = [fired.tick for fired in recurrence.fired if fired.first <= now_ms]
     return {
         "name": recurrence.name,
         "terms": unpacked(recurrence.document),
-        "payload_bytes": len(recurrence.payload),
+        "payload_bytes": partition.contents.body_bytes(recurrence.body)
+        if recurrence.body
+        else len(recurrence.payload),
         "paused": recurrence.paused,
         "next": coming[0] if coming else recurrence.next,
         "last": come[-1] if come else recurrence.past,

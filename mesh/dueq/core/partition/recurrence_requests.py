@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from dueq.core.partition.requests import Refusal, invalid
 from dueq.core.ports.membership import Topic
 from dueq.core.state.order import order_of
-from dueq.core.state.recurrence_table import ACTION, ACTIONS, CREATE, PAYLOAD, UPDATE
+from dueq.core.state.recurrence_table import ACTION, ACTIONS, BODY, CREATE, PAYLOAD, UPDATE
 from dueq.errors import InvalidRequest
 from dueq.recurring.checking import check_name, check_payload, check_terms
 from dueq.recurring.terms import packed, terms_of, unpacked
@@ -47,8 +47,13 @@ def wish_of(request: ChangeRequest) -> Wish:
             f"what is done to a recurrence is one of {', '.join(ACTIONS)}, not {action!r:.80}"
         )
     text = terms.pop(PAYLOAD, None)
-    if (terms or text is not None) and action not in (CREATE, UPDATE):
-        raise InvalidRequest(f"{action} takes no terms, and there is {next(iter(terms), PAYLOAD)!r:.80}")
+    if BODY in terms:
+        raise InvalidRequest("the terms of a recurrence name no shared body: the request does")
+    if text is not None and request.shared:
+        raise InvalidRequest("a recurrence has a payload of its own, or a shared body")
+    said = [*terms, *([PAYLOAD] if text is not None else []), *([BODY] if request.shared else [])]
+    if said and action not in (CREATE, UPDATE):
+        raise InvalidRequest(f"{action} takes no terms, and there is {said[0]!r:.80}")
     try:
         payload = b64decode(text, validate=True) if text is not None else None
     except (Base64Error, TypeError, ValueError):
@@ -72,6 +77,11 @@ def check_recurrence(request: ChangeRequest, topic: Topic, settings: TopicSettin
     for name, has_it in (("rank", order.has_ranks), ("group", order.has_groups)):
         if wish.terms.get(name) and not has_it:
             return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no {name}s")
+    if request.shared_size > settings.payload_bytes_max:
+        return Refusal(
+            Code.PAYLOAD_TOO_LARGE,
+            f"a shared body of {request.shared_size} bytes is over the topic's {settings.payload_bytes_max}",
+        )
     if too_long := check_payload(wish.payload or b"", topic.name, settings.payload_bytes_max):
         return Refusal(Code.PAYLOAD_TOO_LARGE, too_long)
     return None

@@ -41,7 +41,7 @@ from dueq.recurring.ticks import due_of, first_made_up, next_tick
 from dueq_codecs.messages import ChangeRequest, Code
 from dueq_codecs.meta import Meta, packed_headers, prefix_of
 from dueq_codecs.records import U64, Record, RecordKind
-from dueq_codecs.rules import homes_of_recurrence
+from dueq_codecs.rules import crc_joined, homes_of_recurrence
 
 FIRE_ROWS_MAX: Final = 512
 """Recurrences that fire in one record: some milliseconds of work."""
@@ -50,6 +50,8 @@ _LOOK_AGAIN_US: Final = 30_000_000
 _BUSY_MS: Final = 20
 _NO_RULES_MS: Final = 60_000
 """A recurrence whose instants cannot be computed is looked at again after so long."""
+_Row = tuple[Recurrence, int, int, int]
+"""Of a FIRE: the recurrence, tick, following tick and due."""
 
 
 class Recurrences:
@@ -139,8 +141,9 @@ class Recurrences:
         record.name = wish.name
         if wish.action == TRIGGER and known is not None:
             record.kind = RecordKind.FIRE
-            return _fill(record, [(known, 0, 0, now_ms)])
+            return self._fill(record, [(known, 0, 0, now_ms)])
         record.document = request.document
+        record.shared, record.shared_size = request.shared, request.shared_size
         anchor_ms, following = self._from_now_on(wish, known, now_ms)
         record.tick, record.following = np.array([anchor_ms], np.uint64), np.array([following], np.uint64)
         if known is not None and wish.action not in (CREATE, TRIGGER, RESUME):
@@ -222,8 +225,8 @@ class Recurrences:
     # -------------------------------------------------------------- firing
 
     def _fire(self, now_ms: int, missed_ms: int, now: Now) -> None:
-        """Move on what is to be looked at by now, as far as one record holds it."""
-        rows: list[tuple[Recurrence, int, int, int]] = []
+        """Move on what is to be looked at by now, in one record for each shared body and one for all others."""
+        records: dict[bytes, list[_Row]] = {}
         size = 0
         for number in self._looks.take_due(now_ms, FIRE_ROWS_MAX):
             self._blocked.pop(number, None)
@@ -235,19 +238,34 @@ class Recurrences:
                 continue
             row = self._step(recurrence, now_ms, missed_ms)
             if row is not None:
-                rows.append((recurrence, *row))
+                records.setdefault(recurrence.body, []).append((recurrence, *row))
                 size += recurrence.weight  # no message is longer
                 self._under_way[recurrence.name] = None
-        if not rows:
-            return
+        for rows in records.values():
+            self._propose(rows, now_ms, now)
+
+    def _propose(self, rows: list[_Row], now_ms: int, now: Now) -> None:
         record = Record(RecordKind.FIRE, self._partition.uid, 0, 0, 0)
-        sequence = self._partition.propose(record, now, _fill(record, rows))
+        sequence = self._partition.propose(record, now, self._fill(record, rows))
         if sequence:
             self._fired[sequence] = tuple(recurrence.name for recurrence, *_ in rows)
             return
         for recurrence, *_ in rows:  # too much is uncommitted: try again soon
             del self._under_way[recurrence.name]
             self._looks.set(recurrence.number, now_ms)
+
+    def _fill(self, record: Record, rows: list[_Row]) -> bytes:
+        """Put rows that have the same shared body, or none, into a FIRE; returns its body."""
+        name = rows[0][0].body
+        if not name:
+            return _fill(record, rows, [recurrence.payload for recurrence, *_ in rows])
+        body = self._partition.timeline.bodies.by_name[name]
+        record.shared, record.shared_size = body.name, body.size
+        own = _fill(record, rows, [b""] * len(rows))
+        crcs = [crc_joined(crc, body.crc, body.size) for crc in record.crc.tolist()]
+        record.crc = np.array(crcs, np.uint32)
+        record.size += np.uint32(body.size)
+        return own
 
     def _step(self, recurrence: Recurrence, now_ms: int, missed_ms: int) -> tuple[int, int, int] | None:
         """Return tick, following tick and due (0: skipped) of the next step; None: it waits, and is looked at later."""
@@ -295,21 +313,21 @@ def _terms_after(known: Recurrence, wish: Wish) -> Terms:
     return terms_of(packed(changed(unpacked(known.document), wish.terms)))
 
 
-def _fill(record: Record, rows: list[tuple[Recurrence, int, int, int]]) -> bytes:
-    """Put (recurrence, tick, following, due) of each row into a FIRE; returns its body."""
+def _fill(record: Record, rows: list[_Row], payloads: list[bytes]) -> bytes:
+    """Put rows with these payloads into a FIRE; returns its body."""
     headers = [packed_headers(terms_of(recurrence.document).headers) for recurrence, *_ in rows]
     record.keyed = Meta.HEADERS if any(headers) else Meta.NONE
-    payloads = [
-        prefix_of(record.keyed, b"", packed) + recurrence.payload if due else b""
-        for (recurrence, _, _, due), packed in zip(rows, headers, strict=True)
+    stored = [
+        prefix_of(record.keyed, b"", packed) + payload if due else b""
+        for (_, _, _, due), packed, payload in zip(rows, headers, payloads, strict=True)
     ]
     _rank_and_group(record, [terms_of(recurrence.document) for recurrence, *_ in rows])
     record.recurrence = np.array([recurrence.number for recurrence, *_ in rows], np.uint64)
     for column, name in ((1, "tick"), (2, "following"), (3, "due")):
         setattr(record, name, np.array([row[column] for row in rows], np.uint64))
-    record.size = np.array(list(map(len, payloads)), np.uint32)
-    record.crc = np.array(list(map(crc32, payloads)), np.uint32)
-    return b"".join(payloads)
+    record.size = np.array(list(map(len, stored)), np.uint32)
+    record.crc = np.array(list(map(crc32, stored)), np.uint32)
+    return b"".join(stored)
 
 
 def _rank_and_group(record: Record, terms: list[Terms]) -> None:

@@ -39,7 +39,7 @@ class SharedBody:
         number: sequence of the record that brought it.
         size: bytes.
         crc: CRC-32 of them.
-        messages: how many name it, leased and dead ones included.
+        messages: how many name it, leased and dead ones and recurrences included.
         until_ms: age of the partition at which its grace ends.
         saved: the disk has its row.
     """
@@ -121,12 +121,12 @@ class BodyTable:
         return np.zeros(1, np.uint8)
 
     def refuses(self, record: Record) -> bool:
-        """Whether an INSERT names a body that is not kept here."""
+        """Whether a record names a body that is not kept here."""
         body = self.by_name.get(record.shared)
         return body is None or body.size != record.shared_size
 
-    def insert(self, record: Record, age_ms: int) -> int:
-        """Note that rows of an INSERT take effect that was not refused; returns their body's number."""
+    def name(self, record: Record, age_ms: int) -> int:
+        """Note that a record takes effect that names a body, and was not refused; returns the body's number."""
         body = self.by_name[record.shared]
         body.until_ms = max(body.until_ms, age_ms + BODY_GRACE_MS)
         self._changed[body.number] = None
@@ -162,14 +162,20 @@ class BodyTable:
         for number, count in Counter(column.tolist()).items():
             if not number:
                 continue
-            body = self.by_number[number]
-            body.messages += (waiting + leased + dead) * count
-            invariant(body.messages >= 0, "a body has fewer messages than none", number=number)
-            self._changed[number] = None
-            if body.messages:
-                self._idle.pop(number, None)
-            else:
-                self._idle[number] = body
+            self._add_messages(self.by_number[number], (waiting + leased + dead) * count)
+
+    def hold(self, name: bytes, count: int) -> None:
+        """Count recurrences that begin (1) or stop (-1) to have the body of this name."""
+        self._add_messages(self.by_name[name], count)
+
+    def _add_messages(self, body: SharedBody, count: int) -> None:
+        body.messages += count
+        invariant(body.messages >= 0, "a body has fewer messages than none", number=body.number)
+        self._changed[body.number] = None
+        if body.messages:
+            self._idle.pop(body.number, None)
+        else:
+            self._idle[body.number] = body
 
     # ------------------------------------------------------------ checkpoints
 

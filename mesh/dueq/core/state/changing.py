@@ -65,12 +65,16 @@ class Changing:
                 number = self._tables.jobs.insert(record, age_ms)
             body = 0
             if record.shared and (chosen is None or len(chosen)):
-                body = self._tables.bodies.insert(record, age_ms)
+                body = self._tables.bodies.name(record, age_ms)
             self._live.insert(record, chosen, number, applied, body)
             return NO_U8
         if record.kind == RecordKind.FIRE:
+            bodies = self._tables.bodies
+            if record.shared and bodies.refuses(record):
+                chosen = np.empty(0, np.intp)
             outcomes, new = self._tables.recurrences.fire(record, chosen)
-            self._live.insert(record, new, 0, applied)
+            body = bodies.name(record, age_ms) if record.shared and len(new) else 0
+            self._live.insert(record, new, 0, applied, body)
             return outcomes
         table = self._tables.of_kind.get(record.kind)
         if record.kind == RecordKind.BODY and chosen is not None:
@@ -82,7 +86,7 @@ class Changing:
             self._live.lease(record, slots, applied)
             return NO_U8
         if record.kind == RecordKind.RECURRENCE:
-            return self._recur(record, slots, chosen, applied)
+            return self._recur(record, slots, chosen, age_ms, applied)
         if not record.name:
             return self._live.change(record, slots, chosen, applied)
         chosen = self._tables.passes.effective(record.name, self._table.take(slots))
@@ -90,8 +94,10 @@ class Changing:
         self._tables.passes.worked(record.name, outcomes)
         return outcomes
 
-    def _recur(self, record: Record, slots: Slots, chosen: Index | None, applied: Applied) -> U8:
+    def _recur(self, record: Record, slots: Slots, chosen: Index | None, age_ms: int, applied: Applied) -> U8:
         if chosen is not None:
             return NO_U8
         withdrawn = self._live.change(record, slots, None, applied)
+        if record.shared:
+            self._tables.bodies.name(record, age_ms)
         return np.array([self._tables.recurrences.act(record, withdrawn)], np.uint8)

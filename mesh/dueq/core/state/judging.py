@@ -32,7 +32,7 @@ class Judging:
         memory = self._memory(record)
         refused = of_job and self._tables.jobs.refuses(record)
         code = Code.JOB_ENDED
-        if not refused and record.shared and record.kind == RecordKind.INSERT:
+        if not refused and record.shared and record.kind != RecordKind.BODY:
             refused, code = self._tables.bodies.refuses(record), Code.UNKNOWN_BODY
         verdicts = []
         row = 0

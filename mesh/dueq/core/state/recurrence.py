@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from dueq.core.ports.tables import TableRow
 from dueq.errors import UnknownVersion
+from dueq.recurring.terms import terms_of
 
 _ROW_VERSION: Final = 1
 _TERMS: Final = struct.Struct("<BQQI")
@@ -78,6 +79,11 @@ class Recurrence:
         self.paused = self.saved = False
         self.next = self.past = self.unfinished = self.messages = self.skipped = 0
         self.fired: tuple[Fired, ...] = ()
+
+    @property
+    def body(self) -> bytes:
+        """The name of the shared body of its messages; empty: there is none."""
+        return bytes.fromhex(terms_of(self.document).body)
 
     @property
     def last(self) -> int:

@@ -30,6 +30,7 @@ from sortedcontainers import SortedDict
 
 from dueq.core.ports.entry import Entries, is_wide
 from dueq.core.ports.tables import TableRow
+from dueq.core.state.body_table import BodyTable
 from dueq.core.state.recurrence import Fired, Recurrence, deleted_rows, read_rows
 from dueq.recurring.terms import changed, packed, unpacked
 from dueq_codecs.records import U8, Outcome, Record
@@ -37,6 +38,7 @@ from dueq_codecs.records import U8, Outcome, Record
 Mask = npt.NDArray[np.bool_]
 
 PAYLOAD = "payload"
+BODY = "body"
 ACTION = "action"
 CREATE, UPDATE, PAUSE, RESUME, DELETE, TRIGGER = "create", "update", "pause", "resume", "delete", "trigger"
 ACTIONS = (CREATE, UPDATE, PAUSE, RESUME, DELETE, TRIGGER)
@@ -45,12 +47,16 @@ ACTIONS = (CREATE, UPDATE, PAUSE, RESUME, DELETE, TRIGGER)
 class RecurrenceTable:
     """All recurrences of one partition.
 
+    Args:
+        bodies: those that the partition keeps; a recurrence holds the one that it names.
+
     Attributes:
         by_number: every recurrence.
         bytes: what all of them weigh.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bodies: BodyTable) -> None:
+        self._bodies = bodies
         self.by_number: dict[int, Recurrence] = {}
         self.bytes = 0
         self._by_name: SortedDict[str, Recurrence] = SortedDict()
@@ -102,6 +108,7 @@ class RecurrenceTable:
             return Outcome.NOT_FOUND  # of one that is known a FIRE brings the message
         self._take_back(recurrence, record, withdrawn)
         if action == DELETE:
+            self._let_body_go(recurrence)
             self._remove(recurrence)
             return Outcome.DONE
         if action == UPDATE:
@@ -113,6 +120,9 @@ class RecurrenceTable:
 
     def _create(self, record: Record, document: dict[str, Any]) -> None:
         payload = b64decode(document.pop(PAYLOAD, ""))
+        if record.shared:
+            document[BODY] = record.shared.hex()
+            self._bodies.hold(record.shared, 1)
         created = Recurrence(record.name, record.sequence, packed(document), payload, int(record.tick[0]))
         created.next = int(record.following[0])
         if created.name in self._deleted:
@@ -123,12 +133,24 @@ class RecurrenceTable:
 
     def _update(self, recurrence: Recurrence, record: Record, change: dict[str, Any]) -> None:
         self.bytes -= recurrence.weight
-        if PAYLOAD in change:
-            recurrence.payload = b64decode(change.pop(PAYLOAD))
+        if PAYLOAD in change or record.shared:
+            recurrence.payload = b64decode(change.pop(PAYLOAD, ""))
+            self._change_body(recurrence, record, change)
         recurrence.document = packed(changed(unpacked(recurrence.document), change))
         recurrence.anchor = int(record.tick[0])
         self.bytes += recurrence.weight
         self._terms_changed[recurrence.name] = None
+
+    def _change_body(self, recurrence: Recurrence, record: Record, change: dict[str, Any]) -> None:
+        """A change of the payload: hold the shared body that is named now, and let go of the one before."""
+        change[BODY] = record.shared.hex()
+        if record.shared:
+            self._bodies.hold(record.shared, 1)
+        self._let_body_go(recurrence)
+
+    def _let_body_go(self, recurrence: Recurrence) -> None:
+        if recurrence.body:
+            self._bodies.hold(recurrence.body, -1)
 
     def _take_back(self, recurrence: Recurrence, record: Record, withdrawn: U8) -> None:
         """Forget messages that the record has taken back."""

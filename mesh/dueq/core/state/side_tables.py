@@ -66,8 +66,8 @@ class SideTables:
         self.of_kind[RecordKind.SETTINGS] = self.settings
         self.passes = self._enter("passes", b"p", PassTable())
         self.of_kind[RecordKind.PASS] = self.passes
-        self.recurrences = self._enter("recurrences", b"r", RecurrenceTable())
         self.bodies = self._enter("bodies", b"y", BodyTable())
+        self.recurrences = self._enter("recurrences", b"r", RecurrenceTable(self.bodies))
         self.of_kind[RecordKind.BODY] = self.bodies
         self.headings = self._enter("headings", b"h", HeadingTable())
         self.triggered = self._enter("triggered", b"m", TriggeredTable())

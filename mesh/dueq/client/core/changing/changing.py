@@ -411,6 +411,9 @@ class Changing:
                 lambda part: self._part_done(call),
                 name=event.name,
                 document=event.document,
+                shared=event.body.name if event.body is not None else b"",
+                shared_size=event.body.size if event.body is not None else 0,
+                body=event.body,
             )
             for home in homes
         ]

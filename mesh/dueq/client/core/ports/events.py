@@ -314,6 +314,7 @@ class ActOnRecurrence:
 
     Attributes:
         group: of its messages, where it is to be created; None: it is there, or is not.
+        body: the shared body of its messages from now on.
     """
 
     call: int
@@ -322,6 +323,7 @@ class ActOnRecurrence:
     name: str
     document: str
     group: str | None = None
+    body: SharedBody | None = None
 
 
 @dataclass(slots=True)
