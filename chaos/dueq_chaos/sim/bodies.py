@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
+from typing import Final
 
 from dueq.client.core.ports.shared_body import SharedBody
 from dueq.core.partition.partition import Partition
@@ -16,12 +17,14 @@ from dueq.storage.ordered import layout
 from dueq.storage.ordered.store import OrderedStore
 
 _SIZES = (1, 700, 9_000, 40_000)
+_BODIES = tuple(SharedBody(b"%d" % number * size) for number, size in enumerate(_SIZES))
+BYTES: Final = {body.name: body.data for body in _BODIES}
+"""The bytes of the bodies of all storms, by name."""
 
 
 def body_of(random: Random) -> SharedBody:
     """Return one of the few bodies of all storms."""
-    number = random.randrange(len(_SIZES))
-    return SharedBody(b"%d" % number * _SIZES[number])
+    return _BODIES[random.randrange(len(_BODIES))]
 
 
 def misplaced(

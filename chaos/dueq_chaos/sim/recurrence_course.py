@@ -13,6 +13,7 @@ from dueq import limits
 from dueq.core.ports.entry import State
 from dueq.recurring.terms import Terms, packed, terms_of
 from dueq.recurring.ticks import due_of, next_tick
+from dueq_chaos.sim.bodies import BYTES
 from dueq_chaos.sim.naive import Naive
 from dueq_chaos.sim.naive_entry import Told
 from dueq_chaos.sim.naive_recurrences import NaiveRecurrence
@@ -78,7 +79,8 @@ class Course:
             return f"{key} is a message of no recurrence" if entry is not None else ""
         if entry is not None:
             terms, group = _terms_of(known), naive.groups.names.get(entry.group, "")
-            deeds.fired.append((key, known.payload, entry.due, entry.first, terms.rank))
+            payload = BYTES[bytes.fromhex(terms.body)] if terms.body else known.payload
+            deeds.fired.append((key, payload, entry.due, entry.first, terms.rank))
             if (entry.rank, group) != (terms.rank, terms.group):
                 return (
                     f"{name} says rank {terms.rank} and group {terms.group!r}, and its message {key} has"

@@ -98,3 +98,7 @@ class Contents:
     def recurrences_after(self, name: str, count: int) -> list[Recurrence]:
         """Return the next recurrences by name after this one, at most so many."""
         return self._partition.timeline.recurrences.after(name, count)
+
+    def body_bytes(self, name: bytes) -> int:
+        """Return how long a shared body is that is kept here."""
+        return self._partition.timeline.bodies.by_name[name].size
