@@ -65,6 +65,7 @@ BODIES: Final = (
         "a garbage collector that does not know one kind of reference",
         (change(f"{_TABLE}.hold", "self._add_messages(self.by_name[name], count)", "pass"),),
         seeds=60,
+        finders=(4,),
     ),
     Bug(
         "recurrence-never-lets-its-body-go",
@@ -72,5 +73,6 @@ BODIES: Final = (
         "a reference that is counted and never given back",
         (change(f"{_RECURRENCES}._let_body_go", "if recurrence.body:", "if False:"),),
         seeds=60,
+        finders=(12,),
     ),
 )
