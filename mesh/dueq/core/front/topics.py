@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dueq import limits
@@ -202,7 +203,8 @@ class Topics:
         except SettingsRefused as refused:
             return invalid(str(refused))
         if version < request.version:
-            return Refusal(Code.BUSY, f"this broker has not heard of version {request.version} yet", 100)
+            # This broker lags, or there is no such version. An order that changes nothing tells how the topic stands.
+            settings = replace(settings, version=version)
         if "endpoint" in changes and (refusal := self._other_endpoints(known, settings)) is not None:
             return refusal
         added = request.partitions - len(known.partitions) if request.partitions else 0

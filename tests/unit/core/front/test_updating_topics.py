@@ -79,9 +79,10 @@ def test_an_older_version_is_answered_with_the_present_one() -> None:
     assert (reply.code, json.loads(reply.document)["version"]) == (Code.OK, 1)
 
 
-def test_a_version_that_it_has_not_heard_of_is_asked_for_again() -> None:
-    reply = answered(asked(broker(), version=2))
-    assert (reply.code, reply.retry_after_ms) == (Code.BUSY, 100)
+def test_of_a_version_that_it_has_not_heard_of_the_coordinator_says_how_the_topic_stands() -> None:
+    """The order cannot make a version: the coordinator has the one before it, or a later one."""
+    order = ordered(asked(broker(), version=2))
+    assert order.settings.version == 1
 
 
 def test_a_broker_of_an_older_build_is_named() -> None:

@@ -243,8 +243,8 @@ class Topics:
                 question.not_found(answer)
                 return
             standing = _standing(answer)
-            if standing is None:
-                question.again(BACK_OFF_US)
+            if standing is None or (standing["version"] == version and standing["update"] != update):
+                question.again(BACK_OFF_US)  # it cannot be read, or the broker had not heard of that version
             elif standing["update"] == update or event.if_version is not None:
                 self._directory.refresh(event.topic)
                 self._calls.complete(event.call, standing)

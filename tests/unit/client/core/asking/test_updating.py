@@ -45,6 +45,24 @@ def test_it_begins_with_version_0_and_goes_on_with_the_one_that_there_is(stage: 
     assert done.value == {"version": 5, "update": MINE.hex(), "partitions": [1, 2]}
 
 
+@pytest.mark.parametrize("present", [2, 9])
+def test_of_an_expected_version_that_there_is_not_the_caller_is_told(stage: Stage, present: int) -> None:
+    change = UpdateTopic(1, stage.at_us(30_000), MINE, TOPIC, '{"paused":true}', if_version=4)
+    [request] = sent(stage.step(change), UpdateTopicRequest)
+    assert request.version == 4
+    [done] = of(stage.receive("a", standing(request, present, b"o" * 16)), Completed)
+    assert done.value["version"] == present
+
+
+def test_a_broker_that_had_not_heard_of_the_expected_version_is_asked_again(stage: Stage) -> None:
+    change = UpdateTopic(1, stage.at_us(30_000), MINE, TOPIC, '{"paused":true}', if_version=4)
+    [request] = sent(stage.step(change), UpdateTopicRequest)
+    moved_on = stage.receive("a", standing(request, 4, b"o" * 16)) + stage.run_until(stage.ms + 1_000)
+    [second] = sent(moved_on, UpdateTopicRequest)
+    [done] = of(stage.receive("a", standing(second, 5, MINE)), Completed)
+    assert done.value["version"] == 5
+
+
 def test_an_answer_that_cannot_be_read_is_asked_for_again(stage: Stage) -> None:
     request = begun(stage)
     stage.receive("a", Reply(request.request_id, Code.OK, document="[]"))
