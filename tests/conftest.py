@@ -18,6 +18,10 @@ SEED_VARIABLE = "STORM_SEED"
 """Not DUEQ_…: brokers, which inherit it too, take those for settings."""
 _TURNS = 3
 _WITH_SPARK = "tests/integration/test_spark", "tests/integration/test_campaign"
+_LONG = *_WITH_SPARK, "tests/docs/", "tests/browser/"
+"""Files that take longest: begun last, they would leave the other cores without work at the end."""
+_STORMS = "tests/sim/test_storms.py", "tests/sim_bugs/test_found_"
+"""Tests that share nothing. They come last, each by itself, and so all cores have work up to the end."""
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A quarter less processor time for the tests with Spark: its JVMs end before the second compiler has paid off."""
 
@@ -40,19 +44,33 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(SEED_VARIABLE, str(random.SystemRandom().randrange(10_000, 1 << 40)))
 
 
-class _OneSpark(LoadFileScheduling):
-    """Gives the files that share a Spark to one process, since a second JVM costs more than it brings."""
+class _Files(LoadFileScheduling):
+    """Gives each file to one process, storms one by one, and all files with Spark to the same process.
+
+    A second JVM would cost more than it brings.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(_STORMS):
+            return nodeid
         return "spark" if nodeid.startswith(_WITH_SPARK) else super()._split_scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    return _OneSpark(config, log) if config.option.dist == "loadfile" else None
+    return _Files(config, log) if config.option.dist == "loadfile" else None
+
+
+def _turn(item: pytest.Item) -> int:
+    """Whether a test comes among the first, in the middle, or among the last."""
+    return 0 if item.nodeid.startswith(_LONG) else 2 if item.nodeid.startswith(_STORMS) else 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave two in three of the storms that are run by turns to other runs: which, the first seed says."""
+    """Put long files first, and leave two in three of the storms that are run by turns to other runs.
+
+    The first seed says which.
+    """
+    items.sort(key=_turn)
     named = config.option.keyword or any("::" in argument for argument in config.args)
     if named or config.option.every_storm:
         return

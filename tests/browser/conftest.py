@@ -25,15 +25,17 @@ from tests.browser.tab import Tab, started
 
 _AXE = "axe-core@4.10.3"
 
+# A browser and a mesh that nobody looks at still take time of a core: they end with the folder's last test.
 
-@pytest.fixture(scope="session")
+
+@pytest.fixture(scope="package")
 def pool() -> Iterator[ThreadPoolExecutor]:
     """Start what takes long together."""
     with ThreadPoolExecutor() as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def driver(pool: ThreadPoolExecutor) -> Iterator[Future[Chrome]]:
     """A browser that is being started; its viewer lives in New York, where it is never the hour that it is in UTC."""
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
@@ -43,14 +45,14 @@ def driver(pool: ThreadPoolExecutor) -> Iterator[Future[Chrome]]:
     found.result().quit()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def mesh(driver: Future[Chrome], packed: Future[str]) -> Iterator[LocalMesh]:
     """Three brokers and a gateway, started while the browser starts."""
     with LocalMesh(store="memory", gateway=True) as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def read_only(mesh: LocalMesh, pool: ThreadPoolExecutor) -> Iterator[Future[str]]:
     """The address of another gateway, which is being started and changes nothing."""
     (port,) = free_ports(1)
@@ -66,14 +68,14 @@ def read_only(mesh: LocalMesh, pool: ThreadPoolExecutor) -> Iterator[Future[str]
     child.stop(10)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(mesh: LocalMesh) -> Iterator[Client]:
     """A program that uses the mesh, too."""
     with Client(mesh.endpoints) as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser(mesh: LocalMesh, driver: Future[Chrome], read_only: Future[str]) -> Tab:
     """A browser that shows the mesh's gateway."""
     return Tab(driver.result(), mesh.description()["gateway"]["url"])
@@ -88,13 +90,13 @@ def tab(browser: Tab) -> Iterator[Tab]:
     assert browser.asked_elsewhere() == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def packed(tmp_path_factory: pytest.TempPathFactory, pool: ThreadPoolExecutor) -> Future[str]:
     """The program of `axe`, which is being fetched."""
     return pool.submit(_fetched, tmp_path_factory.mktemp("axe"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def axe(packed: Future[str]) -> str:
     """A program that looks for what keeps people from using a page."""
     try:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tests.integration.http_caller import Caller
 
 
-@pytest.fixture(scope="session")
+# These end with the folder's last test: a mesh that nobody needs still takes a twentieth of a core.
+@pytest.fixture(scope="package")
 def mesh() -> Iterator[LocalMesh]:
     """Three brokers and a ZooKeeper that nobody harms."""
     with LocalMesh() as found:
@@ -42,7 +43,7 @@ def topic(client: Client, request: pytest.FixtureRequest) -> Iterator[str]:
     client.delete_topic(name)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def http_mesh() -> Iterator[LocalMesh]:
     """A broker and a gateway that nobody harms."""
     pytest.importorskip("fastapi")
@@ -50,7 +51,7 @@ def http_mesh() -> Iterator[LocalMesh]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def gateway(http_mesh: LocalMesh) -> Caller:
     """A client of the gateway, which holds every answer against the description of the API."""
     from tests.integration.http_caller import Caller

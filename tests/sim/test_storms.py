@@ -101,6 +101,7 @@ def test_a_seed_that_has_found_something_finds_nothing_any_more(seed: int) -> No
     survives(seed)
 
 
+@pytest.mark.by_turns
 @pytest.mark.parametrize("seed", range(1000, 1015))
 def test_a_storm_harms_no_message(seed: int) -> None:
     survives(seed)
