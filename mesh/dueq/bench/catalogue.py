@@ -22,6 +22,7 @@ from dueq.bench import (
     scheduling,
     spark_loading,
     tabs,
+    waiting,
     webhooks,
 )
 from dueq.bench.figures import Figure
@@ -74,6 +75,7 @@ MEASUREMENTS = (
     Measurement("spark", spark_loading.measure, quick=False, full=False, needs=("bare",)),
     Measurement("webhooks", webhooks.measure, quick=False, full=False),
     Measurement("tabs", tabs.measure, quick=False, full=False),
+    Measurement("waiting", waiting.measure, quick=False, full=False),
     Measurement("topics", many_topics.measure, quick=False, full=False),
     Measurement("partitions", many_partitions.measure, quick=False, full=False, needs=("bare", "push")),
     Measurement("consumers", many_consumers.consumers, quick=False, full=False, needs=("bare", "push")),

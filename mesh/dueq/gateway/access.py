@@ -1,28 +1,33 @@
-"""How routes get at what the application holds."""
+"""How routes get at what the application holds.
+
+Dependencies are coroutines: functions would run in threads, and a request would wait for its turn there.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from fastapi import Depends
+from fastapi.openapi.utils import get_openapi
 from starlette.requests import HTTPConnection
+from starlette.routing import BaseRoute
 
 from dueq.gateway.problems import Unfit
 from dueq.gateway.service import Service
 from dueq.gateway.webhooks.watching import Webhooks
 
 
-def _service(connection: HTTPConnection) -> Service:
+async def _service(connection: HTTPConnection) -> Service:
     service: Service = connection.app.state.service
     return service
 
 
-def _webhooks(connection: HTTPConnection) -> Webhooks:
+async def _webhooks(connection: HTTPConnection) -> Webhooks:
     webhooks: Webhooks = connection.app.state.webhooks
     return webhooks
 
 
-def known_query(connection: HTTPConnection) -> None:
+async def known_query(connection: HTTPConnection) -> None:
     """Refuse a query that says what nobody reads, or twice what can be said once: it may have been meant.
 
     Raises:
@@ -31,11 +36,13 @@ def known_query(connection: HTTPConnection) -> None:
     given = connection.query_params
     if not given:
         return
-    described = connection.app.openapi()["paths"].get(connection.scope["route"].path, {})
-    operation = described.get(connection.scope.get("method", "").lower())
-    if operation is None:
+    method, route = connection.scope.get("method", "").lower(), connection.scope["route"]
+    kept: dict[tuple[str, str], set[str] | None] = connection.app.state.known
+    if (method, route.path) not in kept:
+        kept[method, route.path] = _known(route, method)
+    known = kept[method, route.path]
+    if known is None:
         return
-    known = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
     for name in given:
         if name not in known:
             said = ", ".join(sorted(known)) or "none"
@@ -45,6 +52,16 @@ def known_query(connection: HTTPConnection) -> None:
         if len(given.getlist(name)) > 1:
             where = f"query.{name}"
             raise Unfit(f"{where} comes {len(given.getlist(name))} times", given.getlist(name), 1, where)
+
+
+def _known(route: BaseRoute, method: str) -> set[str] | None:
+    """The names of query parameters; only of this route, since a description of all takes a second."""
+    for operations in get_openapi(title="dueq", version="1", routes=[route])["paths"].values():
+        if method in operations:
+            return {
+                each["name"] for each in operations[method].get("parameters", ()) if each["in"] == "query"
+            }
+    return None
 
 
 TheService = Annotated[Service, Depends(_service)]

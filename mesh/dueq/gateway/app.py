@@ -135,7 +135,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.room = BodyRoom()
-    app.state.read_only = read_only
+    app.state.read_only, app.state.known = read_only, {}
     app.state.doq_errors, app.state.doq_rates = doq_errors, Rates(lambda: int(time.monotonic()))
     problems.install(app)
     app.include_router(probes.router)

@@ -29,7 +29,7 @@ _BEAT_S: Final = 1.0
 router = APIRouter(include_in_schema=False)
 
 
-def _feed(connection: HTTPConnection) -> Feed:
+async def _feed(connection: HTTPConnection) -> Feed:
     feed: Feed = connection.app.state.feed
     return feed
 

@@ -10,7 +10,7 @@ from dueq.gateway.access import TheService
 from dueq.gateway.faces.doq.verbs import Doq
 
 
-def _doq(request: Request, service: TheService) -> Doq:
+async def _doq(request: Request, service: TheService) -> Doq:
     return Doq(service, request.app.state.doq_rates)
 
 
