@@ -332,6 +332,10 @@ GATEWAY_DROPPED_MS: Final = 5_000
 """How long a client that has sent more than is taken may take to read the answer, before it is cut off."""
 GATEWAY_DROPPED_BYTES_MAX: Final = 256 << 20
 """Most bytes that it may send meanwhile: they are read and dropped."""
+GATEWAY_FIELDS_UNKNOWN_MAX: Final = 16
+"""Fields of one object, beyond those that there are, that are refused by name."""
+GATEWAY_BYTES_PER_S_MIN: Final = 16 << 10
+"""Slowest that a body may come after the longest pause, on the average, unless it is taken line by line."""
 GATEWAY_CONNECTIONS_MAX: Final = 16_384
 """Most connections of one gateway."""
 GATEWAY_STOP_MS: Final = 10_000

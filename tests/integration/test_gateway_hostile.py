@@ -50,6 +50,7 @@ def raw(gateway: Caller, request: bytes) -> tuple[int, dict[str, Any]]:
         ("POST", "messages", '{"payload":"x","due":' + "9" * 5000 + "}"),
         ("POST", "messages", '{"payload":"x","rank":true}'),
         ("POST", "messages", json.dumps([{"payload": "x"}] * 1001)),
+        ("POST", "messages", json.dumps({f"k{each}": each for each in range(40_000)})),
         ("POST", "messages", "[]"),
         ("POST", "messages", "null"),
         ("POST", "messages", '{"payload":"x","payload":"y","due":1e3}'),
@@ -120,6 +121,17 @@ def test_a_body_of_a_hundred_megabytes_is_refused_and_whoever_sends_it_can_read_
     sized = "content-type: application/json\r\ncontent-length: 104857600\r\n\r\n"
     status, problem = raw(gateway, (head + sized).encode() + b"[" * 104_857_600)
     assert (status, problem["error"], problem["value"]) == (413, "PayloadTooLarge", 104_857_600)
+
+
+def test_a_socket_of_a_page_of_another_site_is_refused_with_a_problem(
+    gateway: Caller, http_topic: str
+) -> None:
+    request = (
+        f"GET {http_topic}/socket HTTP/1.1\r\nhost: {gateway.address}\r\norigin: http://evil.example\r\n"
+        "upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
+        "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    assert raw(gateway, request.encode())[0] == 403
 
 
 def test_a_line_that_is_too_long_ends_ndjson(gateway: Caller, http_topic: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 """What may be half of a surrogate pair."""
 _RETRY_S: Final = 0.5
+_PAUSE_S: Final = limits.GATEWAY_PAUSE_MS / 1000
 
 
 class BodyRoom:
@@ -108,6 +110,7 @@ async def whole(request: Request, most: int) -> AsyncGenerator[bytes, None]:
     announced = _announced(request, most)
     held = 0
     parts: list[bytes] = []
+    begun = time.monotonic()
     try:
         room.take(announced)
         held = announced
@@ -116,6 +119,12 @@ async def whole(request: Request, most: int) -> AsyncGenerator[bytes, None]:
             size += len(part)
             if size > most:
                 raise _too_long(size, most)
+            wanted = (time.monotonic() - begun - _PAUSE_S) * limits.GATEWAY_BYTES_PER_S_MIN
+            if size < wanted:
+                slowest = limits.GATEWAY_BYTES_PER_S_MIN
+                raise Refusal(
+                    408, f"the body comes at less than {slowest} bytes a second", size, slowest, True
+                )
             if size > held:
                 room.take(size - held)
                 held = size
@@ -135,16 +144,15 @@ async def pieces(request: Request) -> AsyncGenerator[bytes, None]:
         given = request.headers["content-encoding"]
         raise Refusal(415, f"a body is sent as it is, not as {given!r:.80}", given, "identity")
     stream = request.stream()
-    pause_s = limits.GATEWAY_PAUSE_MS / 1000
     while True:
         try:
-            async with asyncio.timeout(pause_s):
+            async with asyncio.timeout(_PAUSE_S):
                 part = await anext(stream)
         except StopAsyncIteration:
             return
         except TimeoutError:
             raise Refusal(
-                408, f"nothing of the body came for {pause_s:g} seconds", None, pause_s, True
+                408, f"nothing of the body came for {_PAUSE_S:g} seconds", None, _PAUSE_S, True
             ) from None
         if part:
             yield part

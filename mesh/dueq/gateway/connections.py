@@ -150,6 +150,12 @@ class HttpConnection(H11Protocol):
         """Refuse what is no HTTP, as a problem."""
         self._refuse(problems.of_status(400, msg))
 
+    def _should_upgrade(self) -> bool:
+        """Only a GET without a body becomes a WebSocket; of any other request Upgrade is ignored."""
+        names = {name for name, _ in self.headers}
+        plain = self.scope["method"] == "GET" and not names & {b"content-length", b"transfer-encoding"}
+        return plain and super()._should_upgrade()
+
     def _is_unread(self) -> bool:
         """Whether the client may be sending still."""
         return self._refused or self.conn.their_state is h11.SEND_BODY

@@ -18,6 +18,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from dueq.gateway import problems
 
@@ -36,6 +37,8 @@ _HEADERS: Final = (
     (b"cross-origin-opener-policy", b"same-origin"),
 )
 _UNCACHED: Final = (b"cache-control", b"no-store")
+_DENIAL: Final = "websocket.http.response"
+"""What a server can that answers instead of opening a WebSocket."""
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?")
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _OWN_SITE: Final = (b"same-origin", b"none")
@@ -67,6 +70,8 @@ class Guards:
 
         if refusal is None:
             await self._app(scope, receive, guarded)
+        elif scope["type"] == "websocket" and _DENIAL in scope.get("extensions", {}):
+            await WebSocket(scope, receive, send).send_denial_response(problems.response(refusal))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": refusal["detail"][:100]})
         else:

@@ -145,3 +145,17 @@ def test_a_connection_goes_on_when_the_rest_of_a_refused_body_has_come() -> None
     with Flooded() as server:
         answer = server.asked(asked, LINE + b"connection: close\r\ncontent-length: 0\r\n\r\n")
     assert answer.count(b"HTTP/1.1 413") == 2
+
+
+UPGRADE = (
+    b"host: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
+    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    "asked", [b"POST / HTTP/1.1\r\n" + UPGRADE, b"GET / HTTP/1.1\r\n" + UPGRADE + b"content-length: 0\r\n"]
+)
+def test_what_cannot_become_a_websocket_is_answered(asked: bytes) -> None:
+    with Flooded() as server:
+        assert server.asked(asked + b"\r\n").startswith(b"HTTP/1.1 413")

@@ -8,6 +8,7 @@ from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from dueq import limits
+from dueq.gateway.asked import Known
 from dueq.gateway.problems import MEDIA_TYPE
 
 PROBLEM: Final[dict[int | str, dict[str, Any]]] = {
@@ -19,7 +20,7 @@ PROBLEM: Final[dict[int | str, dict[str, Any]]] = {
 """The answers of every route besides its own."""
 
 
-class Asked(BaseModel):
+class Asked(Known):
     """A body that a client sends: a field that the model does not have is refused, and nothing is converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)

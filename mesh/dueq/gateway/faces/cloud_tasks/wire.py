@@ -11,11 +11,12 @@ from enum import IntEnum
 from typing import Any, Final, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
 from dueq import limits
 from dueq.gateway import bodies, instants
+from dueq.gateway.asked import Known
 from dueq.gateway.faces.cloud_tasks.status import Code, RpcError
 
 E = TypeVar("E", bound=IntEnum)
@@ -53,7 +54,7 @@ class View(IntEnum):
     FULL = 2
 
 
-class Part(BaseModel):
+class Part(Known):
     """A message of the protocol; what it does not have is refused."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)

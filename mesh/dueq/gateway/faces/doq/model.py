@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, model_validator
 
+from dueq.gateway.asked import Known
 from dueq.gateway.faces.doq.queue import Type
 
 Name = Annotated[StrictStr, Field(max_length=1024)]
@@ -13,7 +14,7 @@ Priority = Annotated[StrictInt, Field(ge=0, lt=1 << 63)]
 Metadata = dict[StrictStr, StrictStr]
 
 
-class Asked(BaseModel):
+class Asked(Known):
     """A body: names of its members in any case; what it does not have is refused."""
 
     model_config = ConfigDict(extra="forbid")
