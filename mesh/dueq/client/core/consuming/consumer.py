@@ -157,14 +157,16 @@ class Consumer:
             session.saw_push(push.number)
         self._note_leader(push, session.leader)
         session.used(len(fresh), push.attach, push.number)
+        partitions, balances = len(self._holding.counts), session.waiting > 0
         self._holding.take([*fresh, *damaged])
-        if session.waiting:
+        if balances:
             self._leaders.balance(self._holding.counts)
         if damaged:
             self._give_back_damaged(damaged)
         if fresh:
             self._context.emit(Deliver(self.consumer_id, fresh))
-        self._arm()
+        if balances or damaged or partitions != len(self._holding.counts) or self._is_sooner(session):
+            self._arm()
 
     def chunk_pushed(self, chunk: PushChunk, body: bytes | memoryview) -> None:
         """A part of a long payload has come."""
@@ -273,7 +275,7 @@ class Consumer:
     def _note_leader(self, push: Push, leader: str) -> None:
         """The sender of a lease newer than any before leads: decisions on short leases cannot wait for an answer."""
         newest: dict[int, int] = {}
-        for uid, token in zip(push.uid.tolist(), push.token.tolist(), strict=True):
+        for _, _, _, token, uid, *_ in push.each_row():
             if token > newest.get(uid, 0):
                 newest[uid] = token
         for uid, token in newest.items():
@@ -358,6 +360,13 @@ class Consumer:
             self._leaders.speak(session, ConsumerAction.BEAT, session.asked)
         else:
             self._leaders.attach(session)
+
+    def _is_sooner(self, session: Session) -> bool:
+        """Whether a look at leases, or the next frame to this leader, is due before the timer."""
+        if self._timer is None:
+            return True
+        at_us, look_us = self._timer.at_us, self._holding.look_us
+        return (look_us is not None and look_us < at_us) or self._leaders.speak_at(session) < at_us
 
     def _arm(self) -> None:
         """Have the timer at the next thing to do."""

@@ -94,6 +94,16 @@ def test_a_lost_push_is_reported_by_a_beat_a_second_later() -> None:
     assert beat.push_seen == 2
 
 
+def test_a_push_that_is_lost_between_others_is_reported_as_soon() -> None:
+    stage = Stage()
+    attached(stage)
+    delivered(stage, "a", b"x")
+    stage.run_until(600)
+    delivered(stage, "a", b"z", number=3, sequence=52)
+    [beat] = sent(stage.run_until(1_010), ConsumerFrame)
+    assert (beat.action, beat.push_seen) == (ConsumerAction.BEAT, 1)
+
+
 def test_credit_of_one_moves_to_where_messages_wait_once_it_is_free() -> None:
     stage = Stage(["a", "b"], {1: "a", 2: "b"})
     frames = attached(stage, credit=1)

@@ -38,6 +38,16 @@ def test_what_is_not_handed_out_is_reclaimed_before_the_lease_ends_and_the_rest_
     assert [(lost.deliveries, lost.returning) for lost in of(effects, LeaseLost)] == [([handed], False)]
 
 
+def test_a_lease_that_ends_before_those_that_came_earlier_is_looked_at_in_time() -> None:
+    stage = Stage()
+    attached(stage, lease_ms=4_000)
+    delivered(stage, "a", b"x", left_ms=4_000)
+    stage.run_until(600)
+    [short] = delivered(stage, "a", b"y", number=2, sequence=51, left_ms=1_200)
+    [reclaim] = of(stage.run_until(900), Reclaim)
+    assert reclaim.deliveries == [short]
+
+
 def test_what_becomes_of_an_older_lease_of_a_message_says_nothing_of_the_newer_one() -> None:
     """It was released, and came again before the answer: the answer must not take the newer one away."""
     stage = Stage()
