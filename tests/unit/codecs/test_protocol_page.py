@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from enum import IntEnum
@@ -14,16 +15,25 @@ import pytest
 from dueq import ids, limits
 from dueq.core.partition.requests import CHANGES
 from dueq_codecs import codes, messages, records
+from dueq_codecs.backoff import fault_of_backoff
 from dueq_codecs.digest import request_digest
+from dueq_codecs.endpoint import fault_of_endpoint
 from dueq_codecs.frames import decode, encode
 from dueq_codecs.layouts import KINDS, Kind
 from dueq_codecs.messages import Message
 from dueq_codecs.shape import REQUEST_COLUMNS, fault_of_request
+from dueq_codecs.topic_settings import AS_CREATED, SETTINGS, Numbers, SettingsRefused, Words
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs/reference/protocol.md").read_text(encoding="utf-8")
 SAMPLES = runpy.run_path(str(ROOT / "codecs/vectors/samples.py"))
 MESSAGES: dict[str, tuple[Message, list[bytes]]] = SAMPLES["messages"]()
+
+BACKOFF: dict[str, Any] = {"first_ms": 1000, "factor": 2, "longest_ms": 60_000, "jitter": 0.5, "doublings": 3}
+ENDPOINT: dict[str, Any] = {
+    "name": "orders", "version": 1, "url": "https://example.org/", "timeout_ms": 1000, "in_flight": 1, "filter": {},
+    "targets": False, "disabled": "", "secrets": [["whsec_" + "A" * 32, 0]], "headers": {},
+}  # fmt: skip
 
 Row = dict[str, str]
 
@@ -162,6 +172,113 @@ def test_the_example_of_a_digest() -> None:
     assert isinstance(request, messages.ChangeRequest)
     assert found
     assert int(found[1]) == request_digest(request)
+
+
+COMPANIONS: dict[str, dict[str, Any]] = {
+    "paused_until_ms": {"paused": True},
+    "burst": {"rate": 1},
+    "remember_ms": {"keys": "unique"},
+}
+"""Settings that are refused alone, and what they need."""
+
+
+def named_parts(column: str) -> dict[str, str]:
+    """The values of settings, or of the parts of one, by their names."""
+    return {row[column].strip("`"): row["values"] for row in table("Changing a topic", column)}
+
+
+def fits(name: str, value: object) -> bool:
+    """Whether a topic can be created with a setting."""
+    try:
+        AS_CREATED.begun({**COMPANIONS.get(name, {}), name: value}, "0" * 32)
+    except SettingsRefused:
+        return False
+    return True
+
+
+def bounds(values: str) -> tuple[float, float]:
+    """The numbers of `0 to 2^48 − 1` or `0, or 0.001 to 1,000,000`, its lowest and its highest."""
+    found = re.search(r"([\d.,]+) to (?:2\^(\d+) − 1|([\d,]+))", values)
+    assert found, values
+    return float(found[1].replace(",", "")), (
+        (1 << int(found[2])) - 1 if found[2] else int(found[3].replace(",", ""))
+    )
+
+
+def test_settings() -> None:
+    said = {row["setting"].strip("`"): row["in a new topic"] for row in table("Changing a topic", "setting")}
+    assert list(said) == list(SETTINGS)
+    created = AS_CREATED.fields()
+    assert said == {name: f"`{json.dumps(created[name])}`" for name in said}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_values_of_a_setting(name: str) -> None:
+    values, kind = named_parts("setting")[name], SETTINGS[name]
+    assert fits(name, AS_CREATED.fields()[name])
+    if isinstance(kind, Numbers):
+        low, high = map(int, bounds(values))
+        assert [fits(name, value) for value in (low - 1, low, high, high + 1)] == [False, True, True, False]
+    elif name == "rate":
+        low_rate, high_rate = bounds(values)
+        tried = (0, low_rate / 2, low_rate, high_rate, high_rate + 1)
+        assert values.startswith("0, or ")
+        assert [fits(name, value) for value in tried] == [True, False, True, True, False]
+    elif isinstance(kind, Words):
+        words = values.replace("`", "").split(", ")
+        assert words == list(kind.words)
+        assert all(fits(name, word) for word in words)
+    else:
+        assert values == {None: "true, false", "labels": "an object"}.get(kind and name, "an object, null")
+        tried = (True, {}, None, "")
+        assert [fits(name, value) for value in tried] == [
+            kind is None, values == "an object", values.endswith("null"), False
+        ]  # fmt: skip
+        assert not fits(name, 0)
+
+
+@pytest.mark.parametrize("name", BACKOFF)
+def test_the_parts_of_a_back_off(name: str) -> None:
+    said = named_parts("part of `backoff`")
+    assert list(said) == list(BACKOFF)
+    low, high = map(int, bounds(said[name]))
+    tried = [fault_of_backoff({**BACKOFF, name: value}) is None for value in (low - 1, low, high, high + 1)]
+    assert tried == [False, True, True, False]
+    assert (fault_of_backoff({**BACKOFF, name: None}) is None) == said[name].endswith("or null")
+
+
+@pytest.mark.parametrize("name", ENDPOINT)
+def test_the_parts_of_an_endpoint(name: str) -> None:
+    said = named_parts("part of `endpoint`")
+    assert list(said) == list(ENDPOINT)
+    assert fault_of_endpoint(ENDPOINT) is None
+    values = said[name]
+    number = int(re.sub(r"\D.*", "", values.removeprefix("at most ").replace(",", "")) or 0)
+    least: Any
+    beyond: Any
+    most: Any
+    if isinstance(ENDPOINT[name], bool):
+        assert values == "true, false"
+        least, most, beyond = False, True, None
+    elif isinstance(ENDPOINT[name], int):
+        least, most = map(int, bounds(values))
+        beyond = most + 1
+    elif name == "name":
+        least, most = "a", "a" * int(bounds(values)[1])
+        beyond = most + "a"
+    elif name == "secrets":
+        low, high = map(int, bounds(values))
+        least, most, beyond = (ENDPOINT[name] * count for count in (low, high, high + 1))
+    elif name == "filter":
+        spare = number - len(json.dumps({"a": [""]}))
+        least, most, beyond = {}, {"a": ["b" * spare]}, {"a": ["b" * (spare + 1)]}
+    elif name == "headers":
+        least, most, beyond = {}, {"a": "b" * (number - 1)}, {"a": "b" * number}
+    else:
+        least = ENDPOINT[name]
+        most, beyond = least.ljust(number, "a"), least.ljust(number + 1, "a")
+    tried = [fault_of_endpoint({**ENDPOINT, name: value}) is None for value in (least, most, beyond)]
+    assert tried == [True, True, False]
 
 
 def test_the_example_of_an_id() -> None:
