@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from dueq import limits
 from dueq.client import calls
-from dueq.client.arguments import Ending
 from dueq.client.core.ports import effects
+from dueq.client.endings import Ending
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.consuming import ConsumingUser
 from dueq_chaos.sim.habits import Habits

@@ -10,9 +10,9 @@ from random import Random
 from typing import Final
 
 from dueq.client import calls
-from dueq.client.arguments import Ending
 from dueq.client.core import Delivery
 from dueq.client.core.ports import effects
+from dueq.client.endings import Ending
 from dueq_chaos.sim.consuming import ConsumingUser
 from dueq_chaos.sim.history import History, MessageKey, name_of
 from dueq_chaos.sim.mesh import SimMesh

@@ -12,9 +12,9 @@ from typing import Any
 
 from dueq import limits
 from dueq.client import calls
-from dueq.client.arguments import Ending
 from dueq.client.core import Delivery
 from dueq.client.core.ports import effects, events
+from dueq.client.endings import Ending
 from dueq.errors import TopicNotFound
 from dueq_chaos.sim import history as told
 from dueq_chaos.sim.habits import Habits

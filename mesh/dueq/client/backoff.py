@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dueq import limits
-from dueq.client import arguments
-from dueq.client.arguments import Seconds
+from dueq.client import times
+from dueq.client.times import Seconds
 from dueq.errors import InvalidRequest
 from dueq_codecs.backoff import fault_of_backoff
 
@@ -38,11 +38,9 @@ class Backoff:
             InvalidRequest: a value is outside its limits.
         """
         found = {
-            "first_ms": arguments.duration_ms(self.first, "first of the back-off", 0, limits.DELAY_MS_MAX),
+            "first_ms": times.duration_ms(self.first, "first of the back-off", 0, limits.DELAY_MS_MAX),
             "factor": self.factor,
-            "longest_ms": arguments.duration_ms(
-                self.longest, "longest of the back-off", 0, limits.DELAY_MS_MAX
-            ),
+            "longest_ms": times.duration_ms(self.longest, "longest of the back-off", 0, limits.DELAY_MS_MAX),
             "jitter": self.jitter,
             "doublings": self.doublings,
         }

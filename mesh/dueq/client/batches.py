@@ -8,8 +8,10 @@ from itertools import repeat
 from typing import Any, Final
 
 from dueq import limits
-from dueq.client.arguments import Due, Expiries, Headers, Payload
+from dueq.client.arguments import Payload
 from dueq.client.core.ports.shared_body import SharedBody
+from dueq.client.per_row import Headers
+from dueq.client.times import Due, Expiries
 from dueq.errors import InvalidRequest
 
 _END: Final = object()

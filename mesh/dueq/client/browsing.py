@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 
 from dueq import ids, limits
-from dueq.client import arguments
+from dueq.client import arguments, per_row, times
 from dueq.client.calls import Call
 from dueq.client.core.asking.browsing import PageAnswer
 from dueq.client.core.ports import events
@@ -165,8 +165,8 @@ class Walk:
         self._dead = state == "dead"
         self._topic = arguments.topic_name(topic)
         self._partition = arguments.count(partition, "partition", 0, limits.PARTITIONS_MAX - 1)
-        self._from_ms = 0 if start is None else arguments.instant_ms(start, "start")
-        self._until_ms = 0 if end is None else arguments.instant_ms(end, "end")
+        self._from_ms = 0 if start is None else times.instant_ms(start, "start")
+        self._until_ms = 0 if end is None else times.instant_ms(end, "end")
         self._payloads = payloads
         self._begin_after = (0, 0, 0) if after is None else _place(after)
         self._limit = 0 if limit is None else arguments.count(limit, "limit", 1, limits.BROWSE_ROWS_MAX)
@@ -312,9 +312,9 @@ def _place(after: tuple[int, str] | tuple[int, str, int]) -> tuple[int, int, int
     [of] = rest or [0]
     if not isinstance(of, int) or not 0 <= of <= 1 << 48:
         raise InvalidRequest(f"the third part of a place is 0 to {1 << 48}, not {of!r:.80}")
-    columns = arguments.id_columns([message_id])
+    columns = per_row.id_columns([message_id])
     key = int(columns.sequence[0]) << 16 | int(columns.row[0])
-    return arguments.instant_ms(waits_until, "after"), key, of
+    return times.instant_ms(waits_until, "after"), key, of
 
 
 def _same(value: Any) -> Any:

@@ -13,17 +13,20 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from dueq import limits
-from dueq.client import arguments, reading
-from dueq.client.arguments import Due, Ending, Headers, IdColumns, Payload, Seconds
+from dueq.client import arguments, per_row, reading, times
+from dueq.client.arguments import Payload
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.effects import Failed
 from dueq.client.core.ports.shared_body import SharedBody
+from dueq.client.endings import Ending
 from dueq.client.message_ids import MessageIds
 from dueq.client.payloads import PayloadColumns, payload_columns
+from dueq.client.per_row import Headers, IdColumns
 from dueq.client.receipt import Receipt
 from dueq.client.statistics import StatisticsPart, statistics_part
+from dueq.client.times import Due, Seconds
 from dueq.client.topics import TopicInfo
 from dueq.client.unique import duplicates
 from dueq.errors import (
@@ -203,7 +206,7 @@ def create_topic(
         longest = arguments.count(payload_bytes_max, "payload_bytes_max", 1, limits.PAYLOAD_BYTES_MAX)
     ahead_ms = 0
     if horizon is not None:
-        ahead_ms = arguments.duration_ms(horizon, "horizon", 0, limits.DUE_MS_MAX)
+        ahead_ms = times.duration_ms(horizon, "horizon", 0, limits.DUE_MS_MAX)
     creation_id = os.urandom(16)
     document = json.dumps(settings, sort_keys=True) if settings else ""
 
@@ -293,15 +296,15 @@ def schedule_many(
     if isinstance(payloads, bytes | bytearray | memoryview | str):
         raise InvalidRequest(f"payloads is a sequence of payloads, not one {type(payloads).__name__}")
     listed = payloads if isinstance(payloads, Sequence) else list(payloads)
-    prefixes = arguments.prefixes_of(keys, headers, len(listed))
+    prefixes = per_row.prefixes_of(keys, headers, len(listed))
     columns = payload_columns(listed, prefixes)
-    due = arguments.due_column(dues, len(columns.payloads), mesh_us)
-    rank = arguments.rank_column(ranks, len(columns.payloads))
+    due = times.due_column(dues, len(columns.payloads), mesh_us)
+    rank = per_row.rank_column(ranks, len(columns.payloads))
     if not rank.any():
         rank = NO_U16  # what no rank says, too
-    group, names = arguments.group_columns(groups, len(columns.payloads))
-    windows = arguments.window_column(window, due)
-    ends = arguments.end_columns(expires, max_attempts, len(columns.payloads), mesh_us)
+    group, names = per_row.group_columns(groups, len(columns.payloads))
+    windows = times.window_column(window, due)
+    ends = times.end_columns(expires, max_attempts, len(columns.payloads), mesh_us)
     does = duplicates(on_duplicate, hidden=bool(job[1]))
     high, low, digests = _once_columns(once or ())
 
@@ -319,7 +322,7 @@ def schedule_many(
 def claim(topic: str, once: Sequence[Once], mesh_us: Callable[[], int]) -> Call[list[str | DueqError]]:
     """Take idempotency keys for requests whose rows lie elsewhere; an error for each that came with another request."""
     count = len(once)
-    due = arguments.due_column(mesh_us() // 1000, count, mesh_us)
+    due = times.due_column(mesh_us() // 1000, count, mesh_us)
     nothing = np.zeros(count, np.uint32)
     high, low, digests = _once_columns(once)
 
@@ -353,7 +356,7 @@ def schedule_columns(
     groups: tuple[str, ...] = (),
 ) -> Call[Receipt]:
     """Many rows that are columns already, for one partition; where they have groups, for the homes of these."""
-    due = arguments.whole_ms_column(due, len(columns.size))
+    due = times.whole_ms_column(due, len(columns.size))
     if not rank.any():
         rank = NO_U16
     if not any(groups):
@@ -381,7 +384,7 @@ def end_body(topic: str, body: SharedBody) -> Call[int]:
 
 def cancel(topic: str, message_ids: Iterable[str], if_versions: Versions = None) -> Call[list[Outcome]]:
     """Cancel messages; one outcome per id."""
-    columns = arguments.id_columns(message_ids)
+    columns = per_row.id_columns(message_ids)
     return _alter(topic, RecordKind.CANCEL, columns, if_versions)
 
 
@@ -393,14 +396,14 @@ def move(
     if_versions: Versions = None,
 ) -> Call[list[Outcome]]:
     """Move messages; one outcome per id."""
-    columns = arguments.id_columns(message_ids)
-    due = arguments.due_column(dues, len(columns.uid), mesh_us)
+    columns = per_row.id_columns(message_ids)
+    due = times.due_column(dues, len(columns.uid), mesh_us)
     return _alter(topic, RecordKind.MOVE, columns, if_versions, due=due)
 
 
 def trigger(topic: str, message_ids: Iterable[str], if_versions: Versions = None) -> Call[list[Outcome]]:
     """Have messages delivered now; one outcome per id."""
-    columns = arguments.id_columns(message_ids)
+    columns = per_row.id_columns(message_ids)
     return _alter(topic, RecordKind.TRIGGER, columns, if_versions)
 
 
@@ -408,10 +411,10 @@ def change(
     topic: str, message_ids: Iterable[str], ranks: int | Iterable[int] | None, if_versions: Versions = None
 ) -> Call[list[Outcome]]:
     """Give messages other ranks; one outcome per id."""
-    columns = arguments.id_columns(message_ids)
+    columns = per_row.id_columns(message_ids)
     if ranks is None:
         raise InvalidRequest(f"a change names a rank between 0 and {limits.RANK_MAX}, not None")
-    rank = arguments.rank_column(ranks, len(columns.uid))
+    rank = per_row.rank_column(ranks, len(columns.uid))
     return _alter(topic, RecordKind.CHANGE, columns, if_versions, rank=rank)
 
 
@@ -419,15 +422,15 @@ def redrive(
     topic: str, message_ids: Iterable[str], dues: Due | Iterable[Due] | None, mesh_us: Callable[[], int]
 ) -> Call[list[Outcome]]:
     """Let dead messages wait again; one outcome per id."""
-    columns = arguments.id_columns(message_ids)
+    columns = per_row.id_columns(message_ids)
     count = len(columns.uid)
-    due = arguments.due_column(0 if dues is None else dues, count, mesh_us)
+    due = times.due_column(0 if dues is None else dues, count, mesh_us)
     return _alter(topic, RecordKind.REDRIVE, columns, None, due=due)
 
 
 def discard(topic: str, message_ids: Iterable[str]) -> Call[list[Outcome]]:
     """Discard dead messages; one outcome per id."""
-    return _alter(topic, RecordKind.DISCARD, arguments.id_columns(message_ids), None)
+    return _alter(topic, RecordKind.DISCARD, per_row.id_columns(message_ids), None)
 
 
 def _alter(
@@ -438,7 +441,7 @@ def _alter(
     due: U64 | None = None,
     rank: U16 | None = None,
 ) -> Call[list[Outcome]]:
-    expected = arguments.version_column(if_versions, len(columns.uid))
+    expected = per_row.version_column(if_versions, len(columns.uid))
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Alter(number, deadline_us, kind, topic, *columns, due, rank, expected=expected)

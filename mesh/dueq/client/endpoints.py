@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from dueq.client import arguments, topic_changes
-from dueq.client.arguments import Seconds
+from dueq.client import arguments, times, topic_changes
 from dueq.client.backoff import Backoff, backoff_document
 from dueq.client.calls import Call, Steps
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
+from dueq.client.times import Seconds
 from dueq.errors import EndpointNotFound, InvalidRequest, VersionDiffers
 from dueq_codecs.endpoint import (
     DISABLED_MAX,
@@ -226,7 +226,7 @@ def put(
     wanted = {
         "name": name,
         "url": url,
-        "timeout_ms": arguments.duration_ms(timeout, "the time-out of an endpoint", *TIMEOUT_MS),
+        "timeout_ms": times.duration_ms(timeout, "the time-out of an endpoint", *TIMEOUT_MS),
         "in_flight": arguments.count(max_in_flight, "max_in_flight", 1, IN_FLIGHT_MAX),
         "headers": dict(headers or {}),
         "filter": _filter(matching),
@@ -264,7 +264,7 @@ def put(
 
 def rotate(name: str, secret: str | None, grace: Seconds, now_ms: int) -> Steps[str]:
     """Sign with a new secret, and for a while with the present ones too; returns the new one."""
-    grace_ms = arguments.duration_ms(grace, "grace", 0, 366 * 24 * 3600 * 1000)
+    grace_ms = times.duration_ms(grace, "grace", 0, 366 * 24 * 3600 * 1000)
     made = new_secret() if secret is None else _own(secret)
 
     def edit(document: Document) -> dict[str, Any]:

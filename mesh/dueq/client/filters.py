@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from dueq.client import arguments
+from dueq.client import times
 from dueq.client.jobs import Job, JobInfo
 from dueq.errors import InvalidRequest
 from dueq_codecs.groups import GroupRefused, check_group
@@ -56,7 +56,7 @@ class Filter:
         for name in ("due_from", "due_until"):
             instant = getattr(self, name)
             if instant is not None:
-                found[name] = arguments.instant_ms(instant, name)
+                found[name] = times.instant_ms(instant, name)
         return found
 
 

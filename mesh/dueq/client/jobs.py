@@ -16,13 +16,13 @@ from typing import Any, Final, Literal
 from zlib import crc32
 
 from dueq import limits
-from dueq.client import arguments
-from dueq.client.arguments import Seconds
+from dueq.client import arguments, times
 from dueq.client.calls import NO_JOB, Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
 from dueq.client.steps import surely
+from dueq.client.times import Seconds
 from dueq.errors import (
     DueqError,
     InvalidRequest,
@@ -216,7 +216,7 @@ def begin(
     """Begin a job or find it."""
     hidden_ms = 0
     if hidden_for is not None:
-        hidden_ms = arguments.duration_ms(
+        hidden_ms = times.duration_ms(
             hidden_for, "hidden_for", limits.JOB_HIDDEN_MS_MIN, limits.JOB_HIDDEN_MS_MAX
         )
     while True:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from zlib import crc32
 
 from dueq import ids, limits
-from dueq.client import arguments, calls
+from dueq.client import arguments, calls, per_row
 from dueq.client.calls import Call, Steps
 from dueq.client.core.asking.looking import LookAnswer
 from dueq.client.core.ports import events
@@ -120,7 +120,7 @@ def get_by_key(
 def _look(
     topic: str, message_id: str, payload: bool, current: bool, upload: int = 0, chunk: int = 0
 ) -> Call[Any]:
-    columns = arguments.id_columns([message_id])
+    columns = per_row.id_columns([message_id])
     first, uid, sequence, row = (int(column[0]) for column in columns)
 
     def build(number: int, deadline_us: int) -> events.Event:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from dueq.client import arguments, calls
-from dueq.client.arguments import Due, Payload
+from dueq.client import arguments, calls, times
+from dueq.client.arguments import Payload
 from dueq.client.core.changing.joined import Joined
 from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.jobs import Job, naming
 from dueq.client.payloads import joined_columns, shared_columns
 from dueq.client.receipt import Receipt
 from dueq.client.sync import Client
+from dueq.client.times import Due
 from dueq.errors import InvalidRequest
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import NO_U16, U16, U32, U64
@@ -79,8 +80,8 @@ class NumberedProducer:
         Raises:
             DueqError: as `Producer.schedule_many`.
         """
-        dues = arguments.held(dues)
-        clock = self._client.connection.clock(arguments.is_relative(dues), timeout)
+        dues = times.held(dues)
+        clock = self._client.connection.clock(times.is_relative(dues), timeout)
         call = calls.schedule_many(
             self.topic, payloads, dues, clock, self._client_id, partition, keys=keys, ranks=ranks, groups=groups,
             job=self._job,

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from dueq.client import arguments
-from dueq.client.arguments import Seconds
+from dueq.client import arguments, times
 from dueq.client.calls import Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.asking.looking import LookAnswer
 from dueq.client.core.ports import events
+from dueq.client.times import Seconds
 from dueq.errors import InvalidRequest, PassExists
 from dueq.limits import DELAY_MS_MAX, DUE_MS_MAX, PASS_NAME_MAX
 from dueq_codecs.records import Outcome
@@ -120,7 +120,7 @@ def spread_ms(spread: Seconds) -> int:
     Raises:
         InvalidRequest: it is negative, or too long.
     """
-    return arguments.duration_ms(spread, "spread", 0, DELAY_MS_MAX)
+    return times.duration_ms(spread, "spread", 0, DELAY_MS_MAX)
 
 
 def count(topic: str, wanted: Document) -> Steps[int]:

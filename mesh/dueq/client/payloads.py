@@ -10,9 +10,10 @@ from zlib import crc32
 import numpy as np
 
 from dueq import limits
-from dueq.client.arguments import NO_PREFIXES, Payload, Prefixes
+from dueq.client.arguments import Payload
 from dueq.client.core.changing.joined import Joined
 from dueq.client.core.ports.shared_body import SharedBody
+from dueq.client.per_row import NO_PREFIXES, Prefixes
 from dueq.errors import InvalidRequest, PayloadTooLarge
 from dueq_codecs.meta import PREFIX_BYTES_MAX
 from dueq_codecs.records import U32

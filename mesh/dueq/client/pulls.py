@@ -10,12 +10,13 @@ from typing import Final
 import numpy as np
 
 from dueq import limits
-from dueq.client import arguments
-from dueq.client.arguments import Ending, Seconds
+from dueq.client import arguments, endings, per_row, times
 from dueq.client.calls import Call
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
+from dueq.client.endings import Ending
+from dueq.client.times import Seconds
 from dueq.errors import InvalidRequest
 from dueq_codecs.records import Outcome, RecordKind
 
@@ -51,11 +52,11 @@ def pull(
     """
     name = arguments.topic_name(topic)
     most = arguments.count(count, "max", 1, limits.PULL_ROWS_MAX)
-    wait_ms = arguments.duration_ms(wait, "wait", 0, int(WAIT_S_MAX * 1000))
-    lease_ms = arguments.duration_ms(lease, "lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
+    wait_ms = times.duration_ms(wait, "wait", 0, int(WAIT_S_MAX * 1000))
+    lease_ms = times.duration_ms(lease, "lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
     holder = b"" if consumer is None else holder_of(name, consumer)
     texts, tokens = _taken_apart(held)
-    known = arguments.id_columns(texts)
+    known = per_row.id_columns(texts)
     names = zip(known.uid.tolist(), known.sequence.tolist(), known.row.tolist(), tokens, strict=True)
     rows = list(names)
     if rows and consumer is None:
@@ -139,11 +140,11 @@ def settle(
         raise InvalidRequest(f"{how} takes no delay")
     ending = Ending()
     if kind is RecordKind.NACK:
-        ending = arguments.nack(delay, reason, dead, headers)
+        ending = endings.nack(delay, reason, dead, headers)
     elif kind is RecordKind.RELEASE:
-        ending = arguments.release(delay or 0.0)
+        ending = endings.release(delay or 0.0)
     elif seconds is not None:
-        ending = Ending(arguments.duration_ms(seconds, "seconds", 0, limits.LEASE_MS_MAX))
+        ending = Ending(times.duration_ms(seconds, "seconds", 0, limits.LEASE_MS_MAX))
         if not ending.amount_ms:
             kind = RecordKind.NACK
         elif ending.amount_ms < limits.LEASE_MS_MIN:
@@ -156,7 +157,7 @@ def ended(topic: str, leases: Iterable[Lease], kind: RecordKind, ending: Ending)
     """Settle leases in a way that is checked already."""
     name = arguments.topic_name(topic)
     texts, tokens = _taken_apart(leases)
-    columns, token = arguments.id_columns(texts), np.array(tokens, np.uint64)
+    columns, token = per_row.id_columns(texts), np.array(tokens, np.uint64)
     with_amount = kind in (RecordKind.NACK, RecordKind.EXTEND) or ending.amount_ms
     amount_ms = ending.amount_ms if with_amount else None
 

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from dueq import ids, limits
-from dueq.client import arguments
-from dueq.client.arguments import Payload, Seconds
+from dueq.client import arguments, per_row, times
+from dueq.client.arguments import Payload
 from dueq.client.calls import Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.asking.inspecting import Inspection
@@ -19,6 +19,7 @@ from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.partition_views import newest_views
 from dueq.client.payloads import payload_columns
 from dueq.client.steps import surely
+from dueq.client.times import Seconds
 from dueq.errors import (
     InvalidRequest,
     OutcomeUnknown,
@@ -131,22 +132,22 @@ def said(
         if text is not None:
             found[what] = _text(what, text)
     if every is not None:
-        found["every_ms"] = arguments.duration_ms(every, "every", limits.EVERY_MS_MIN, limits.EVERY_MS_MAX)
+        found["every_ms"] = times.duration_ms(every, "every", limits.EVERY_MS_MIN, limits.EVERY_MS_MAX)
     if at is not None:
         found["at_ms"] = _instants(at)
     for what, instant in (("start", start), ("end", end)):
         if instant is not None:
-            found[f"{what}_ms"] = arguments.instant_ms(instant, what)
+            found[f"{what}_ms"] = times.instant_ms(instant, what)
     if jitter is not None:
-        found["jitter_ms"] = arguments.duration_ms(jitter, "jitter", 0, limits.JITTER_MS_MAX)
+        found["jitter_ms"] = times.duration_ms(jitter, "jitter", 0, limits.JITTER_MS_MAX)
     if missed is not None:
         found["missed"] = _missed(missed)
     if headers is not None:
         found["headers"] = _headers(headers)
     if rank is not None:
-        found["rank"] = arguments.one_rank(rank)
+        found["rank"] = per_row.one_rank(rank)
     if group is not None:
-        found["group"] = arguments.one_group(group)
+        found["group"] = per_row.one_group(group)
     return found
 
 
@@ -167,7 +168,7 @@ def _text(what: str, text: str) -> str:
 def _instants(at: Iterable[Instant]) -> list[int]:
     if isinstance(at, str | bytes) or not isinstance(at, Iterable):
         raise InvalidRequest(f"at is a list of instants, not {at!r:.80}")
-    return sorted({arguments.instant_ms(instant, "at") for instant in at})
+    return sorted({times.instant_ms(instant, "at") for instant in at})
 
 
 def _missed(missed: Missed) -> int:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from dueq import ids, limits
-from dueq.client import arguments, message_state
+from dueq.client import arguments, message_state, per_row, times
 from dueq.client.calls import Call, Steps
 from dueq.client.core.asking.looking import LookAnswer
 from dueq.client.core.ports import events
@@ -37,7 +37,7 @@ def leased(topic: str, after: str | None, limit: int) -> Steps[list[MessageState
     uids = yield _uids(name)
     uid, key = uids[0], -1
     if after is not None:
-        column = arguments.id_columns([after])
+        column = per_row.id_columns([after])
         uid, key = int(column[1][0]), int(column[2][0]) << 16 | int(column[3][0])
         if uid not in uids:
             raise InvalidRequest(f"the message {after!r} is of partition {uid}, which is none of {topic!r}")
@@ -66,7 +66,7 @@ def leased(topic: str, after: str | None, limit: int) -> Steps[list[MessageState
 def seconds(topic: str, start: int | datetime, length: int, most: int | None) -> Steps[SecondsCounted]:
     """Count what waits until each second, partition by partition, until `most` messages are counted (None: all)."""
     name = arguments.topic_name(topic)
-    from_ms = arguments.instant_ms(start, "start") // 1000 * 1000
+    from_ms = times.instant_ms(start, "start") // 1000 * 1000
     arguments.count(length, "seconds", 1, limits.FORECAST_SECONDS_MAX)
     uids = yield _uids(name)
     counts: Counter[int] = Counter()

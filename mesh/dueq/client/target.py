@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dueq.client import arguments
-from dueq.client.arguments import Seconds
+from dueq.client import times
+from dueq.client.times import Seconds
 from dueq.errors import InvalidRequest
 from dueq_codecs.endpoint import TIMEOUT_MS
 from dueq_codecs.target import HEADER, TargetRefused, pack_target, split_target
@@ -40,7 +40,7 @@ class Target:
         """
         deadline_ms = 0
         if self.deadline is not None:
-            deadline_ms = arguments.duration_ms(self.deadline, "the deadline of a target", *TIMEOUT_MS)
+            deadline_ms = times.duration_ms(self.deadline, "the deadline of a target", *TIMEOUT_MS)
         document = {
             "url": self.url,
             "method": self.method,

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dueq import limits
-from dueq.client import arguments
-from dueq.client.arguments import Seconds
+from dueq.client import arguments, times
 from dueq.client.backoff import Backoff, backoff_document
 from dueq.client.calls import Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
+from dueq.client.times import Seconds
 from dueq.errors import (
     InvalidRequest,
     NotYetApplied,
@@ -53,7 +53,7 @@ def settings(
             payload_bytes_max, "payload_bytes_max", 1, limits.PAYLOAD_BYTES_MAX
         )
     if horizon is not None:
-        changes["horizon_ms"] = arguments.duration_ms(horizon, "horizon", 0, limits.DUE_MS_MAX)
+        changes["horizon_ms"] = times.duration_ms(horizon, "horizon", 0, limits.DUE_MS_MAX)
     if rate is not None:
         if (fault := fault_of_rate(rate)) is not None:
             raise InvalidRequest(fault)
@@ -80,7 +80,7 @@ def of_keys(keys: str | None, remember: Seconds | None) -> Document:
             raise InvalidRequest(f"keys is one of {', '.join(KEYS)}, not {keys!r:.80}")
         changes["keys"] = keys
     if remember is not None:
-        changes["remember_ms"] = arguments.duration_ms(remember, "remember", 0, REMEMBER_MS_MAX)
+        changes["remember_ms"] = times.duration_ms(remember, "remember", 0, REMEMBER_MS_MAX)
     return changes
 
 
@@ -102,7 +102,7 @@ def endings(
             raise InvalidRequest(f"expired is finish or dead, not {expired!r:.80}")
         changes["expired"] = expired
     if dead_retention is not None:
-        changes["dead_retention_ms"] = arguments.duration_ms(
+        changes["dead_retention_ms"] = times.duration_ms(
             dead_retention, "dead_retention", 1000, limits.DUE_MS_MAX
         )
     return changes

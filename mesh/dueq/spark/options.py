@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
-from dueq.client.arguments import endpoint_list, instant_ms
+from dueq.client.arguments import endpoint_list
+from dueq.client.times import instant_ms
 from dueq.errors import InvalidRequest
 from dueq.spark.hints import did_you_mean
 

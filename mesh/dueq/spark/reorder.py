@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812
 
 from dueq import Client, ids, limits
-from dueq.client.arguments import Seconds, count, duration_ms, endpoint_list
+from dueq.client.arguments import count, endpoint_list
+from dueq.client.times import Seconds, duration_ms
 from dueq.errors import InvalidRequest
 from dueq.limits import DUE_MS_MAX
 from dueq.spark.columns import DUE, KEY, PAYLOAD, message_columns

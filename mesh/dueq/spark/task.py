@@ -30,9 +30,9 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from dueq import Client
-from dueq.client.arguments import warn_of_seconds
 from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.numbered import NumberedProducer, mesh_time_ms
+from dueq.client.times import warn_of_seconds
 from dueq.errors import Disconnected, InvalidRequest, Refused, SequenceReused
 from dueq.limits import DEDUP_WINDOW
 from dueq.spark.columns import DUE, GROUP, KEY, PAYLOAD, RANK, REASON, ROW

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dueq import InvalidRequest, ids
-from dueq.client import arguments
+from dueq.client import arguments, per_row, times
 from dueq.client.payloads import payload_columns
 from dueq.limits import DUE_MS_MAX
 
@@ -38,9 +38,9 @@ def now_us() -> int:
     ],
 )
 def test_instants_become_whole_milliseconds_never_early(due: Any, expected: int) -> None:
-    assert arguments.due_ms(due, now_us) == expected
-    assert arguments.due_column([due], 1, now_us).tolist() == [expected]
-    assert arguments.due_column(due, 2, now_us).tolist() == [expected] * 2
+    assert times.due_ms(due, now_us) == expected
+    assert times.due_column([due], 1, now_us).tolist() == [expected]
+    assert times.due_column(due, 2, now_us).tolist() == [expected] * 2
 
 
 @pytest.mark.parametrize(
@@ -50,29 +50,29 @@ def test_instants_become_whole_milliseconds_never_early(due: Any, expected: int)
 )  # fmt: skip
 def test_other_instants_are_refused_by_name(due: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        arguments.due_column([1_700_000_000_000, due], 2, now_us)
+        times.due_column([1_700_000_000_000, due], 2, now_us)
     assert "row 1" in str(caught.value)
     assert repr(due)[:20] in str(caught.value)
 
 
 def test_timedeltas_of_one_call_share_one_now() -> None:
     clock = iter([1_000_000, 2_000_000])
-    column = arguments.due_column([timedelta(0), timedelta(seconds=1)], 2, lambda: next(clock))
+    column = times.due_column([timedelta(0), timedelta(seconds=1)], 2, lambda: next(clock))
     assert column.tolist() == [1_000, 2_000]
 
 
 def test_seconds_taken_for_milliseconds_are_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "_warned", False)
+    monkeypatch.setattr(times, "_warned", False)
     with pytest.warns(UserWarning, match="1700000000 .* seconds"):
-        assert arguments.due_ms(1_700_000_000, now_us) == 1_700_000_000
+        assert times.due_ms(1_700_000_000, now_us) == 1_700_000_000
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        arguments.due_column([1_700_000_001, 0], 2, now_us)
+        times.due_column([1_700_000_001, 0], 2, now_us)
 
 
 def test_as_many_instants_as_rows() -> None:
     with pytest.raises(InvalidRequest, match="3 rows need 3 due instants, not 2"):
-        arguments.due_column([1_700_000_000_000] * 2, 3, now_us)
+        times.due_column([1_700_000_000_000] * 2, 3, now_us)
 
 
 def test_payloads_are_bytes_and_mutable_ones_are_copied() -> None:
@@ -92,7 +92,7 @@ def test_ids_are_taken_apart_as_columns_like_one_by_one() -> None:
         ids.MessageId(1_700_000_000_000, 77, 123_456_789_012, 2_047),
         ids.MessageId(1, 1 << 23, 1 << 39, 1 << 15),
     ]
-    columns = arguments.id_columns([str(some[0]), str(some[1]).lower(), str(some[2]), str(some[3])])
+    columns = per_row.id_columns([str(some[0]), str(some[1]).lower(), str(some[2]), str(some[3])])
     assert [ids.MessageId(*map(int, row)) for row in zip(*columns, strict=True)] == some
 
 
@@ -101,7 +101,7 @@ def test_ids_are_taken_apart_as_columns_like_one_by_one() -> None:
 )
 def test_what_is_no_id_is_refused_by_name(text: Any) -> None:
     with pytest.raises(InvalidRequest, match="row 1"):
-        arguments.id_columns(["0" * 26, text])
+        per_row.id_columns(["0" * 26, text])
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "x" * 256, "a\n", 7])
@@ -115,20 +115,20 @@ def test_topic_names(name: Any) -> None:
     ("value", "expected"), [(0.1, 100), (30, 30_000), (1.0005, 1_001), (timedelta(seconds=2), 2_000)]
 )
 def test_durations(value: Any, expected: int) -> None:
-    assert arguments.duration_ms(value, "lease", 100, 43_200_000) == expected
+    assert times.duration_ms(value, "lease", 100, 43_200_000) == expected
 
 
 @pytest.mark.parametrize("value", [0.01, -1, True, float("nan"), float("inf"), 1e9, "30", timedelta(days=2)])
 def test_other_durations_are_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"lease is 0\.1 to 43200 seconds"):
-        arguments.duration_ms(value, "lease", 100, 43_200_000)
+        times.duration_ms(value, "lease", 100, 43_200_000)
 
 
 @pytest.mark.parametrize("value", [-1, True, "1", float("nan")])
 def test_time_outs(value: Any) -> None:
     with pytest.raises(InvalidRequest):
-        arguments.timeout_s(value, 30.0)
-    assert arguments.timeout_s(None, 30.0) == 30.0
+        times.timeout_s(value, 30.0)
+    assert times.timeout_s(None, 30.0) == 30.0
 
 
 def test_endpoints() -> None:
@@ -161,7 +161,7 @@ def test_importing_the_pure_parts_brings_no_sockets_or_threads() -> None:
     ],
 )
 def test_ranks_are_one_for_each_row_or_one_for_all(ranks: Any, expected: list[int]) -> None:
-    assert arguments.rank_column(ranks, 3).tolist() == expected
+    assert per_row.rank_column(ranks, 3).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_ranks_are_one_for_each_row_or_one_for_all(ranks: Any, expected: list[in
 )
 def test_other_ranks_are_refused_by_name(ranks: Any, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
-        arguments.rank_column(ranks, 3)
+        per_row.rank_column(ranks, 3)
 
 
 @pytest.mark.parametrize(
@@ -196,4 +196,4 @@ def test_other_ranks_are_refused_by_name(ranks: Any, why: str) -> None:
 )
 def test_other_groups_are_refused_by_name(groups: Any, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
-        arguments.group_columns(groups, 2)
+        per_row.group_columns(groups, 2)

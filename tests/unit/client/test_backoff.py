@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dueq import Backoff
-from dueq.client import arguments, topic_changes
+from dueq.client import endings, topic_changes
 from dueq.errors import InvalidRequest
 from dueq_codecs.records import Fate
 
@@ -37,22 +37,22 @@ def test_what_is_no_back_off_is_refused() -> None:
 
 
 def test_a_nack_without_a_delay_follows_the_back_off() -> None:
-    assert arguments.nack(None, "why", False) == (0, Fate.BACK_OFF, "why", "")
-    assert arguments.nack(2.0, "", False) == (2000, Fate.DELAY, "", "")
-    assert arguments.nack(None, "", True) == (0, Fate.DEAD, "", "")
+    assert endings.nack(None, "why", False) == (0, Fate.BACK_OFF, "why", "")
+    assert endings.nack(2.0, "", False) == (2000, Fate.DELAY, "", "")
+    assert endings.nack(None, "", True) == (0, Fate.DEAD, "", "")
 
 
 def test_bad_ends_are_refused_with_value_and_limit() -> None:
     with pytest.raises(InvalidRequest, match="a reason has at most 1024 bytes of UTF-8, not 1026"):
-        arguments.nack(None, "é" * 513, False)
+        endings.nack(None, "é" * 513, False)
     with pytest.raises(InvalidRequest, match="is not Unicode text: surrogates not allowed"):
-        arguments.nack(None, "\ud800", False)
+        endings.nack(None, "\ud800", False)
     with pytest.raises(InvalidRequest, match="a reason is a str, not bytes: b'x'"):
-        arguments.nack(None, b"x", False)  # type: ignore[arg-type]
+        endings.nack(None, b"x", False)  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match="a message that is dead has no delay, not 3"):
-        arguments.nack(3, "", True)
+        endings.nack(3, "", True)
     with pytest.raises(InvalidRequest, match="delay is 0 to 86400 seconds, not 86401"):
-        arguments.release(86_401)
+        endings.release(86_401)
     with pytest.raises(InvalidRequest, match="expired is finish or dead, not 'gone'"):
         topic_changes.endings(None, None, "gone", None)
     with pytest.raises(InvalidRequest, match="max_attempts"):
@@ -60,7 +60,7 @@ def test_bad_ends_are_refused_with_value_and_limit() -> None:
 
 
 def test_headers_that_a_nack_brings_are_checked() -> None:
-    assert arguments.nack(None, "", False, {"a": "é"}).headers == '{"a":"é"}'
-    assert arguments.nack(None, "", False, {}).headers == "{}"
+    assert endings.nack(None, "", False, {"a": "é"}).headers == '{"a":"é"}'
+    assert endings.nack(None, "", False, {}).headers == "{}"
     with pytest.raises(InvalidRequest, match="is a str, not int"):
-        arguments.nack(None, "", False, {"a": 1})  # type: ignore[dict-item]
+        endings.nack(None, "", False, {"a": 1})  # type: ignore[dict-item]

@@ -22,8 +22,8 @@ from dueq.client.aio.recurrence_calls import AsyncRecurrenceCalls
 from dueq.client.aio.topic_changes import AsyncTopicChanges
 from dueq.client.aio.trigger_calls import AsyncTriggerCalls
 from dueq.client.aio.where_calls import AsyncWhereCalls
-from dueq.client.arguments import Seconds
 from dueq.client.backoff import Backoff
+from dueq.client.times import Seconds
 from dueq.client.topics import TopicInfo
 
 T = TypeVar("T")

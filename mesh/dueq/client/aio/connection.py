@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from dueq import limits
-from dueq.client import arguments, calls
+from dueq.client import arguments, calls, times
 from dueq.client.aio.waiting import Bridges, Pending, sleep, stop
 from dueq.client.calls import Call, Steps
 from dueq.client.core.ports import events
@@ -48,7 +48,7 @@ class AsyncConnection:
         timeout: float | None,
         begin: Callable[[Sequence[str]], SessionHost] = Runtime,
     ) -> None:
-        self.timeout = arguments.timeout_s(timeout, limits.DEFAULT_TIMEOUT_S)
+        self.timeout = times.timeout_s(timeout, limits.DEFAULT_TIMEOUT_S)
         self.bridges = Bridges()
         self._endpoints = arguments.endpoint_list(endpoints)
         self._begin = begin
@@ -137,7 +137,7 @@ class AsyncConnection:
 
     def send(self, runtime: SessionHost, call: Call[Any], timeout: float | None) -> Pending:
         """Send a call; its answer is waited for later."""
-        return Pending(runtime, self.bridges, call.build, arguments.timeout_s(timeout, self.timeout))
+        return Pending(runtime, self.bridges, call.build, times.timeout_s(timeout, self.timeout))
 
     async def clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
         """Return mesh time, Unix µs; measured first if it never was and `relative` (a time counts from now)."""

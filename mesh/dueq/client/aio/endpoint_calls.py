@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dueq.client import arguments, endpoints
+from dueq.client import endpoints, times
 from dueq.client.aio.connection import AsyncConnection
-from dueq.client.arguments import Due, Seconds
 from dueq.client.backoff import Backoff
 from dueq.client.endpoints import DEFAULT_IN_FLIGHT, DEFAULT_TIMEOUT_S, GRACE_S, EndpointInfo
+from dueq.client.times import Due, Seconds
 
 
 class AsyncEndpointCalls:
@@ -127,8 +127,8 @@ class AsyncEndpointCalls:
         """
         until_ms = 0
         if until is not None:
-            clock = await self.connection.clock(arguments.is_relative(until), timeout)
-            until_ms = arguments.due_ms(until, clock)
+            clock = await self.connection.clock(times.is_relative(until), timeout)
+            until_ms = times.due_ms(until, clock)
         await self.connection.follow(endpoints.pause(name, until_ms), timeout)
 
     async def resume_endpoint(self, name: str, *, timeout: float | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from dueq.client import arguments, groups
+from dueq.client import arguments, groups, times
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.groups import GroupInfo
 
@@ -60,7 +60,7 @@ class AsyncGroupCalls:
         return self._groups(arguments.topic_name(topic), timeout)
 
     async def _groups(self, topic: str, timeout: float | None) -> AsyncIterator[GroupInfo]:
-        seconds = arguments.timeout_s(timeout, self.connection.timeout)
+        seconds = times.timeout_s(timeout, self.connection.timeout)
         after = ""
         while True:
             page = await self.connection.follow(groups.page(topic, after, seconds), timeout)

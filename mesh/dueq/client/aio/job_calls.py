@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dueq.client import arguments, jobs
+from dueq.client import arguments, jobs, times
 from dueq.client.aio.connection import AsyncConnection
-from dueq.client.arguments import Seconds
 from dueq.client.jobs import Job, JobInfo
+from dueq.client.times import Seconds
 from dueq_codecs.records import JobAction
 
 
@@ -37,7 +37,7 @@ class AsyncJobCalls:
             InvalidRequest: an argument is not of these, or the job exists and is not hidden.
             TopicNotFound
         """
-        seconds = arguments.timeout_s(timeout, self.connection.timeout)
+        seconds = times.timeout_s(timeout, self.connection.timeout)
         clock = await self.connection.clock(True, timeout)
         return await self.connection.follow(jobs.begin(topic, job_id, hidden_for, clock, seconds), timeout)
 
@@ -75,13 +75,13 @@ class AsyncJobCalls:
             JobNotFound: nothing is known of such a job, or not any more.
         """
         await self.connection.follow(
-            jobs.cancel(topic, job_id, arguments.timeout_s(timeout, self.connection.timeout)), timeout
+            jobs.cancel(topic, job_id, times.timeout_s(timeout, self.connection.timeout)), timeout
         )
 
     async def job(self, topic: str, job_id: str, *, timeout: float | None = None) -> JobInfo | None:
         """Return the mesh's knowledge of a job; None if it has no messages yet, or ended over 7 days ago."""
         return await self.connection.follow(
-            jobs.look(topic, job_id, arguments.timeout_s(timeout, self.connection.timeout)), timeout
+            jobs.look(topic, job_id, times.timeout_s(timeout, self.connection.timeout)), timeout
         )
 
     async def jobs(self, topic: str, *, timeout: float | None = None) -> list[JobInfo]:

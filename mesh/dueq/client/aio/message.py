@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from dueq.client import arguments
-from dueq.client.arguments import Ending, Seconds
+from dueq.client import endings
 from dueq.client.core.ports.delivery import Delivery
+from dueq.client.endings import Ending
 from dueq.client.message import BaseMessage
+from dueq.client.times import Seconds
 from dueq_codecs.records import RecordKind
 
 
@@ -57,7 +58,7 @@ class AsyncMessage(BaseMessage):
             OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
             ClientClosed: the consumer is closed.
         """
-        await self._consumer._settle(RecordKind.ACK, (self._delivery,), arguments.ack(reason), wait, timeout)
+        await self._consumer._settle(RecordKind.ACK, (self._delivery,), endings.ack(reason), wait, timeout)
 
     async def nack(
         self,
@@ -80,7 +81,7 @@ class AsyncMessage(BaseMessage):
             wait: return only when committed on the in-sync replicas.
             timeout: seconds to wait; None for the client's default.
         """
-        ending = arguments.nack(delay, reason, dead, headers)
+        ending = endings.nack(delay, reason, dead, headers)
         await self._consumer._settle(RecordKind.NACK, (self._delivery,), ending, wait, timeout)
 
     async def release(
@@ -90,7 +91,7 @@ class AsyncMessage(BaseMessage):
 
         With a delay it counts once the message has waited for seven days since its first instant.
         """
-        ending = arguments.release(delay)
+        ending = endings.release(delay)
         await self._consumer._settle(RecordKind.RELEASE, (self._delivery,), ending, wait, timeout)
 
     async def extend(self, seconds: Seconds, *, wait: bool = False, timeout: float | None = None) -> None:

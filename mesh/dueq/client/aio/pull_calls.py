@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from dueq import limits
-from dueq.client import arguments, pulls
+from dueq.client import pulls, times
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.message import AsyncMessage
-from dueq.client.arguments import Ending, Seconds
 from dueq.client.core.ports.delivery import Delivery
+from dueq.client.endings import Ending
 from dueq.client.pulls import Lease
+from dueq.client.times import Seconds
 from dueq.errors import StaleLease
 from dueq_codecs.records import Outcome, RecordKind
 
@@ -48,7 +49,7 @@ class AsyncPulled:
     async def _extend(
         self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
     ) -> list[Outcome]:
-        lease_ms = arguments.duration_ms(seconds, "the new lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
+        lease_ms = times.duration_ms(seconds, "the new lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
         return await self._settle(RecordKind.EXTEND, deliveries, Ending(lease_ms), wait, timeout)
 
 
@@ -93,7 +94,7 @@ class AsyncPullCalls:
             Disconnected: no leader was reached in time.
         """
         call, wait_s = pulls.pull(topic, max, wait, lease, consumer, held)
-        seconds = arguments.timeout_s(timeout, self.connection.timeout) + wait_s
+        seconds = times.timeout_s(timeout, self.connection.timeout) + wait_s
         pulled = AsyncPulled(self.connection, topic)
         return [AsyncMessage(pulled, delivery) for delivery in await self.connection.run(call, seconds)]
 

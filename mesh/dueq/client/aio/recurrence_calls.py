@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 
-from dueq.client import arguments, recurrences
+from dueq.client import arguments, recurrences, times
 from dueq.client.aio.connection import AsyncConnection
-from dueq.client.arguments import Payload, Seconds
+from dueq.client.arguments import Payload
 from dueq.client.recurrences import Instant, Missed, RecurrenceInfo
+from dueq.client.times import Seconds
 
 
 class AsyncRecurrenceCalls:
@@ -163,7 +164,7 @@ class AsyncRecurrenceCalls:
         self, topic: str, name: str, *, timeout: float | None = None
     ) -> RecurrenceInfo | None:
         """Return a recurrence with its payload; None: the topic has none of this name."""
-        seconds = arguments.timeout_s(timeout, self.connection.timeout)
+        seconds = times.timeout_s(timeout, self.connection.timeout)
         return await self.connection.follow(recurrences.look(topic, name, seconds), timeout)
 
     def recurrences(self, topic: str, *, timeout: float | None = None) -> AsyncIterator[RecurrenceInfo]:
@@ -176,7 +177,7 @@ class AsyncRecurrenceCalls:
         return self._recurrences(arguments.topic_name(topic), timeout)
 
     async def _recurrences(self, topic: str, timeout: float | None) -> AsyncIterator[RecurrenceInfo]:
-        seconds = arguments.timeout_s(timeout, self.connection.timeout)
+        seconds = times.timeout_s(timeout, self.connection.timeout)
         after: str | None = ""
         while after is not None:
             page = await self.connection.follow(recurrences.page(topic, after, seconds), timeout)

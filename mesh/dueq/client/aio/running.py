@@ -6,17 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from dueq import limits
-from dueq.client import arguments
+from dueq.client import arguments, endings, times
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.crew import Crew
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.waiting import Arrivals, sleep
-from dueq.client.arguments import Ending, Seconds
 from dueq.client.core.ports.delivery import Delivery
+from dueq.client.endings import Ending
 from dueq.client.handling import Handled, Work, ending_signals, reason_of
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
 from dueq.client.logs import log
+from dueq.client.times import Seconds
 from dueq.errors import ClientClosed, OutcomeUnknown, Unavailable
 from dueq_codecs.records import RecordKind
 
@@ -65,7 +66,7 @@ class AsyncRun:
         self, consumer: _Source, handler: Callable[[AsyncMessage], object], workers: int, drain: Seconds
     ) -> None:
         self._workers = arguments.count(workers, "workers", 1, limits.RUN_WORKERS_MAX)
-        self._drain_us = arguments.duration_ms(drain, "drain", 0, limits.RUN_DRAIN_MS_MAX) * 1000
+        self._drain_us = times.duration_ms(drain, "drain", 0, limits.RUN_DRAIN_MS_MAX) * 1000
         self._consumer = consumer
         self._crew = Crew(handler, consumer._arrivals.wake)
         self._lease_us = consumer._lease_ms * 1000
@@ -172,7 +173,7 @@ class AsyncRun:
         elif error is None:
             await self._settle(RecordKind.ACK, [work], Ending())
         else:
-            await self._settle(RecordKind.NACK, [work], arguments.nack(None, reason_of(error), False))
+            await self._settle(RecordKind.NACK, [work], endings.nack(None, reason_of(error), False))
 
     async def _beat(self, now_us: int) -> None:
         """Extend what is at half of its lease; name handlers that take long."""

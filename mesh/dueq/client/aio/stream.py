@@ -9,16 +9,16 @@ from functools import partial
 from typing import Final
 
 from dueq import limits
-from dueq.client import arguments, calls
+from dueq.client import arguments, calls, times
 from dueq.client.aio.topic_calls import AsyncTopicCalls
 from dueq.client.aio.waiting import Pending
-from dueq.client.arguments import Seconds
 from dueq.client.batches import Batch
 from dueq.client.calls import Call
 from dueq.client.core import PartsCall
 from dueq.client.core.ports.effects import Completed
 from dueq.client.core.ports.parts import whole
 from dueq.client.host import Answer
+from dueq.client.times import Seconds
 from dueq.errors import DueqError, InvalidRequest, PartialFailure
 
 REQUESTS: Final = 8
@@ -95,7 +95,7 @@ class AsyncStream:
 
     async def call(self, batch: Batch) -> Call[list[str]]:
         """Return the request that schedules these rows."""
-        relative = arguments.is_relative(batch.dues) or arguments.is_relative(batch.expires)
+        relative = times.is_relative(batch.dues) or times.is_relative(batch.expires)
         clock = await self._calls.clock(relative, self._timeout)
         return calls.schedule_many(
             self._calls.topic,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dueq.client import arguments, passes, topic_changes
+from dueq.client import passes, times, topic_changes
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.passes import AsyncPass
-from dueq.client.arguments import Due, Seconds
 from dueq.client.backoff import Backoff
+from dueq.client.times import Due, Seconds
 
 
 class AsyncTopicChanges:
@@ -89,8 +89,8 @@ class AsyncTopicChanges:
         """
         until_ms = 0
         if until is not None:
-            clock = await self.connection.clock(arguments.is_relative(until), timeout)
-            until_ms = arguments.due_ms(until, clock)
+            clock = await self.connection.clock(times.is_relative(until), timeout)
+            until_ms = times.due_ms(until, clock)
         await self.connection.follow(topic_changes.change(topic, topic_changes.paused(until_ms)), timeout)
 
     async def purge(

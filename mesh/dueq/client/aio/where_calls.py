@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from dueq.client import arguments, passes
+from dueq.client import arguments, passes, per_row, times
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.passes import AsyncPass
-from dueq.client.arguments import Due, Seconds
 from dueq.client.filters import Filter, filter_document
 from dueq.client.passes import Document
+from dueq.client.times import Due, Seconds
 from dueq.errors import InvalidRequest
 
 
@@ -88,15 +88,15 @@ class AsyncWhereCalls:
             name: of the pass; None: a new one.
             timeout: seconds.
         """
-        clock = await self.connection.clock(arguments.is_relative(to), timeout)
-        work = {"do": "move", "to_ms": arguments.due_ms(to, clock), "spread_ms": passes.spread_ms(spread)}
+        clock = await self.connection.clock(times.is_relative(to), timeout)
+        work = {"do": "move", "to_ms": times.due_ms(to, clock), "spread_ms": passes.spread_ms(spread)}
         return await self._begin(topic, wanted, work, name, timeout)
 
     async def change_where(
         self, topic: str, wanted: Filter, *, rank: int, name: str | None = None, timeout: float | None = None
     ) -> AsyncPass:
         """Give messages of a priority or fair topic another rank, 0 to 65,535."""
-        work = {"do": "change", "rank": arguments.one_rank(rank)}
+        work = {"do": "change", "rank": per_row.one_rank(rank)}
         return await self._begin(topic, wanted, work, name, timeout)
 
     async def redrive_where(

@@ -10,7 +10,6 @@ from typing import Any, Self, TypeVar
 
 from dueq import limits
 from dueq.client import arguments, calls, surveys, topic_changes
-from dueq.client.arguments import Seconds
 from dueq.client.backoff import Backoff
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.consumer import Consumer
@@ -25,6 +24,7 @@ from dueq.client.sync.recurrence_calls import RecurrenceCalls
 from dueq.client.sync.topic_changes import TopicChanges
 from dueq.client.sync.trigger_calls import TriggerCalls
 from dueq.client.sync.where_calls import WhereCalls
+from dueq.client.times import Seconds
 from dueq.client.topics import TopicInfo
 
 T = TypeVar("T")

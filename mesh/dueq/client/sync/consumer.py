@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from dueq import limits
-from dueq.client import arguments, calls, pulls
-from dueq.client.arguments import Ending, Seconds
+from dueq.client import arguments, calls, endings, pulls, times
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
+from dueq.client.endings import Ending
 from dueq.client.handling import Handled
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
@@ -22,6 +22,7 @@ from dueq.client.sync.connection import Connection
 from dueq.client.sync.message import Message
 from dueq.client.sync.running import Run
 from dueq.client.sync.waiting import Arrivals, Lock
+from dueq.client.times import Seconds
 from dueq.errors import ClientClosed, DueqError, InvalidRequest, StaleLease
 from dueq_codecs.records import Outcome, RecordKind
 
@@ -60,7 +61,7 @@ class Consumer:
         self._on_receipt = arguments.one_of(ack, "ack", ("manual", "on_receipt")) == "on_receipt"
         self.consumer_id = os.urandom(16) if name is None else pulls.consumer_id_of(self.topic, name)
         self.on_lease_lost = on_lease_lost
-        self._lease_ms = arguments.duration_ms(lease, "lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
+        self._lease_ms = times.duration_ms(lease, "lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
         self._credit = arguments.count(credit, "credit", 1, limits.CONSUMER_LEASES_MAX)
         self._credit_bytes = arguments.count(credit_bytes, "credit_bytes", 1, 1 << 40)
         self._connection = connection
@@ -107,7 +108,7 @@ class Consumer:
         number = arguments.count(max_messages, "max_messages", 1, 1 << 31)
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed")
-        return self._receive(number, arguments.timeout_s(timeout, self._connection.timeout))
+        return self._receive(number, times.timeout_s(timeout, self._connection.timeout))
 
     def ack(
         self, batch: Iterable[Message], *, wait: bool = True, timeout: float | None = None
@@ -144,7 +145,7 @@ class Consumer:
     ) -> list[Outcome]:
         """Give many messages back, as `Message.nack` does; waits, returns and raises as `ack`."""
         return self._settle(
-            RecordKind.NACK, _deliveries(batch), arguments.nack(delay, reason, dead, headers), wait, timeout
+            RecordKind.NACK, _deliveries(batch), endings.nack(delay, reason, dead, headers), wait, timeout
         )
 
     def release(
@@ -156,7 +157,7 @@ class Consumer:
         timeout: float | None = None,
     ) -> list[Outcome]:
         """Give many messages back uncounted, as `Message.release` does; waits, returns and raises as `ack`."""
-        return self._settle(RecordKind.RELEASE, _deliveries(batch), arguments.release(delay), wait, timeout)
+        return self._settle(RecordKind.RELEASE, _deliveries(batch), endings.release(delay), wait, timeout)
 
     def extend(
         self,
@@ -334,7 +335,7 @@ class Consumer:
     def _extend(
         self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
     ) -> list[Outcome]:
-        lease_ms = arguments.duration_ms(seconds, "the new lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
+        lease_ms = times.duration_ms(seconds, "the new lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
         return self._settle(RecordKind.EXTEND, deliveries, Ending(lease_ms), wait, timeout)
 
     def _settle(

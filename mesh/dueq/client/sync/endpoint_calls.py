@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dueq.client import arguments, endpoints
-from dueq.client.arguments import Due, Seconds
+from dueq.client import endpoints, times
 from dueq.client.backoff import Backoff
 from dueq.client.endpoints import DEFAULT_IN_FLIGHT, DEFAULT_TIMEOUT_S, GRACE_S, EndpointInfo
 from dueq.client.sync.connection import Connection
+from dueq.client.times import Due, Seconds
 
 
 class EndpointCalls:
@@ -126,8 +126,8 @@ class EndpointCalls:
         """
         until_ms = 0
         if until is not None:
-            clock = self.connection.clock(arguments.is_relative(until), timeout)
-            until_ms = arguments.due_ms(until, clock)
+            clock = self.connection.clock(times.is_relative(until), timeout)
+            until_ms = times.due_ms(until, clock)
         self.connection.follow(endpoints.pause(name, until_ms), timeout)
 
     def resume_endpoint(self, name: str, *, timeout: float | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dueq.client import arguments, groups
+from dueq.client import arguments, groups, times
 from dueq.client.groups import GroupInfo
 from dueq.client.sync.connection import Connection
 
@@ -61,7 +61,7 @@ class GroupCalls:
         return self._groups(arguments.topic_name(topic), timeout)
 
     def _groups(self, topic: str, timeout: float | None) -> Iterator[GroupInfo]:
-        seconds = arguments.timeout_s(timeout, self.connection.timeout)
+        seconds = times.timeout_s(timeout, self.connection.timeout)
         after = ""
         while True:
             page = self.connection.follow(groups.page(topic, after, seconds), timeout)

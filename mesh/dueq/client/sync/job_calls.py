@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from dueq.client import arguments, jobs
-from dueq.client.arguments import Seconds
+from dueq.client import arguments, jobs, times
 from dueq.client.jobs import Job, JobInfo
 from dueq.client.sync.connection import Connection
+from dueq.client.times import Seconds
 from dueq_codecs.records import JobAction
 
 
@@ -38,7 +38,7 @@ class JobCalls:
             InvalidRequest: an argument is not of these, or the job exists and is not hidden.
             TopicNotFound
         """
-        seconds = arguments.timeout_s(timeout, self.connection.timeout)
+        seconds = times.timeout_s(timeout, self.connection.timeout)
         clock = self.connection.clock(True, timeout)
         return self.connection.follow(jobs.begin(topic, job_id, hidden_for, clock, seconds), timeout)
 
@@ -76,13 +76,13 @@ class JobCalls:
             JobNotFound: nothing is known of such a job, or not any more.
         """
         self.connection.follow(
-            jobs.cancel(topic, job_id, arguments.timeout_s(timeout, self.connection.timeout)), timeout
+            jobs.cancel(topic, job_id, times.timeout_s(timeout, self.connection.timeout)), timeout
         )
 
     def job(self, topic: str, job_id: str, *, timeout: float | None = None) -> JobInfo | None:
         """Return the mesh's knowledge of a job; None if it has no messages yet, or ended over 7 days ago."""
         return self.connection.follow(
-            jobs.look(topic, job_id, arguments.timeout_s(timeout, self.connection.timeout)), timeout
+            jobs.look(topic, job_id, times.timeout_s(timeout, self.connection.timeout)), timeout
         )
 
     def jobs(self, topic: str, *, timeout: float | None = None) -> list[JobInfo]:

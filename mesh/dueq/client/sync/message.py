@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from dueq.client import arguments
-from dueq.client.arguments import Ending, Seconds
+from dueq.client import endings
 from dueq.client.core.ports.delivery import Delivery
+from dueq.client.endings import Ending
 from dueq.client.message import BaseMessage
+from dueq.client.times import Seconds
 from dueq_codecs.records import RecordKind
 
 
@@ -58,7 +59,7 @@ class Message(BaseMessage):
             OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
             ClientClosed: the consumer is closed.
         """
-        self._consumer._settle(RecordKind.ACK, (self._delivery,), arguments.ack(reason), wait, timeout)
+        self._consumer._settle(RecordKind.ACK, (self._delivery,), endings.ack(reason), wait, timeout)
 
     def nack(
         self,
@@ -81,7 +82,7 @@ class Message(BaseMessage):
             wait: return only when committed on the in-sync replicas.
             timeout: seconds to wait; None for the client's default.
         """
-        ending = arguments.nack(delay, reason, dead, headers)
+        ending = endings.nack(delay, reason, dead, headers)
         self._consumer._settle(RecordKind.NACK, (self._delivery,), ending, wait, timeout)
 
     def release(self, *, delay: Seconds = 0.0, wait: bool = False, timeout: float | None = None) -> None:
@@ -89,7 +90,7 @@ class Message(BaseMessage):
 
         With a delay it counts once the message has waited for seven days since its first instant.
         """
-        ending = arguments.release(delay)
+        ending = endings.release(delay)
         self._consumer._settle(RecordKind.RELEASE, (self._delivery,), ending, wait, timeout)
 
     def extend(self, seconds: Seconds, *, wait: bool = False, timeout: float | None = None) -> None:

@@ -10,18 +10,20 @@ from itertools import chain, islice
 from types import TracebackType
 from typing import Self, TypeVar, overload
 
-from dueq.client import arguments, calls
+from dueq.client import calls, times
 from dueq.client import keys as by_key
-from dueq.client.arguments import Due, Expiries, Headers, Payload, Seconds
+from dueq.client.arguments import Payload
 from dueq.client.batches import Batch, batches
 from dueq.client.calls import Versions
 from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.jobs import Job, naming
 from dueq.client.message_ids import MessageIds
 from dueq.client.payloads import shared_body
+from dueq.client.per_row import Headers
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.stream import REQUESTS, Stream
 from dueq.client.sync.topic_calls import TopicCalls
+from dueq.client.times import Due, Expiries, Seconds
 from dueq.errors import DueqError, InvalidRequest, PartialFailure
 from dueq_codecs.records import Outcome
 
@@ -132,7 +134,7 @@ class Producer:
             MessageLeased: it is not replaced, since a consumer has it.
             TopicNotFound: there is no such topic.
         """
-        relative = arguments.is_relative(due) or arguments.is_relative(expires)
+        relative = times.is_relative(due) or times.is_relative(expires)
         clock = self._calls.clock(relative, timeout)
         return self._calls.run(
             calls.schedule(
@@ -242,8 +244,8 @@ class Producer:
         if not isinstance(payloads, Sized):
             cut = batches(payloads, dues, keys, ranks, groups, headers, expires, max_attempts)
             return self._schedule_iterated(cut, naming(job, self.topic), timeout, window, on_duplicate)
-        dues, (until, attempts) = arguments.held(dues), arguments.held_ends(expires, max_attempts)
-        relative = arguments.is_relative(dues) or arguments.is_relative(until)
+        dues, (until, attempts) = times.held(dues), times.held_ends(expires, max_attempts)
+        relative = times.is_relative(dues) or times.is_relative(until)
         clock = self._calls.clock(relative, timeout)
         named = naming(job, self.topic)
         return self._calls.run(
@@ -377,7 +379,7 @@ class Producer:
         """Give a message another instant; its id and its key stay. Arguments and errors are those of `cancel`."""
         if due is None:
             raise InvalidRequest("due is missing: a message is moved to another instant")
-        clock = self._calls.clock(arguments.is_relative(due), timeout)
+        clock = self._calls.clock(times.is_relative(due), timeout)
         steps = by_key.done(
             self.topic, message_id, key, group,
             lambda each: calls.move(self.topic, calls.one_id(each), due, clock, if_version),
@@ -437,8 +439,8 @@ class Producer:
         timeout: float | None = None,
     ) -> list[Outcome]:
         """Move many messages, to one instant each or all to a single one; returns and raises as `cancel_many`."""
-        dues = arguments.held(dues)
-        clock = self._calls.clock(arguments.is_relative(dues), timeout)
+        dues = times.held(dues)
+        clock = self._calls.clock(times.is_relative(dues), timeout)
         return self._calls.run(calls.move(self.topic, message_ids, dues, clock, if_versions), timeout)
 
     def change_many(
@@ -467,8 +469,8 @@ class Producer:
         Raises:
             PartialFailure: some of several requests (one per partition) failed.
         """
-        dues = dues if dues is None else arguments.held(dues)
-        clock = self._calls.clock(dues is not None and arguments.is_relative(dues), timeout)
+        dues = dues if dues is None else times.held(dues)
+        clock = self._calls.clock(dues is not None and times.is_relative(dues), timeout)
         return self._calls.run(calls.redrive(self.topic, message_ids, dues, clock), timeout)
 
     def discard_many(self, message_ids: Iterable[str], *, timeout: float | None = None) -> list[Outcome]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from dueq.client import arguments, recurrences
-from dueq.client.arguments import Payload, Seconds
+from dueq.client import arguments, recurrences, times
+from dueq.client.arguments import Payload
 from dueq.client.recurrences import Instant, Missed, RecurrenceInfo
 from dueq.client.sync.connection import Connection
+from dueq.client.times import Seconds
 
 
 class RecurrenceCalls:
@@ -162,7 +163,7 @@ class RecurrenceCalls:
 
     def recurrence(self, topic: str, name: str, *, timeout: float | None = None) -> RecurrenceInfo | None:
         """Return a recurrence with its payload; None: the topic has none of this name."""
-        seconds = arguments.timeout_s(timeout, self.connection.timeout)
+        seconds = times.timeout_s(timeout, self.connection.timeout)
         return self.connection.follow(recurrences.look(topic, name, seconds), timeout)
 
     def recurrences(self, topic: str, *, timeout: float | None = None) -> Iterator[RecurrenceInfo]:
@@ -175,7 +176,7 @@ class RecurrenceCalls:
         return self._recurrences(arguments.topic_name(topic), timeout)
 
     def _recurrences(self, topic: str, timeout: float | None) -> Iterator[RecurrenceInfo]:
-        seconds = arguments.timeout_s(timeout, self.connection.timeout)
+        seconds = times.timeout_s(timeout, self.connection.timeout)
         after: str | None = ""
         while after is not None:
             page = self.connection.follow(recurrences.page(topic, after, seconds), timeout)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from dueq import limits
-from dueq.client import arguments
-from dueq.client.arguments import Ending, Seconds
+from dueq.client import arguments, endings, times
 from dueq.client.core.ports.delivery import Delivery
+from dueq.client.endings import Ending
 from dueq.client.handling import Handled, Work, ending_signals, reason_of
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
@@ -18,6 +18,7 @@ from dueq.client.sync.connection import Connection
 from dueq.client.sync.crew import Crew
 from dueq.client.sync.message import Message
 from dueq.client.sync.waiting import Arrivals, sleep
+from dueq.client.times import Seconds
 from dueq.errors import ClientClosed, OutcomeUnknown, Unavailable
 from dueq_codecs.records import RecordKind
 
@@ -66,7 +67,7 @@ class Run:
         self, consumer: _Source, handler: Callable[[Message], object], workers: int, drain: Seconds
     ) -> None:
         self._workers = arguments.count(workers, "workers", 1, limits.RUN_WORKERS_MAX)
-        self._drain_us = arguments.duration_ms(drain, "drain", 0, limits.RUN_DRAIN_MS_MAX) * 1000
+        self._drain_us = times.duration_ms(drain, "drain", 0, limits.RUN_DRAIN_MS_MAX) * 1000
         self._consumer = consumer
         self._crew = Crew(handler, consumer._arrivals.wake)
         self._lease_us = consumer._lease_ms * 1000
@@ -173,7 +174,7 @@ class Run:
         elif error is None:
             self._settle(RecordKind.ACK, [work], Ending())
         else:
-            self._settle(RecordKind.NACK, [work], arguments.nack(None, reason_of(error), False))
+            self._settle(RecordKind.NACK, [work], endings.nack(None, reason_of(error), False))
 
     def _beat(self, now_us: int) -> None:
         """Extend what is at half of its lease; name handlers that take long."""

@@ -10,8 +10,7 @@ from functools import partial
 from typing import Final
 
 from dueq import limits
-from dueq.client import arguments, calls
-from dueq.client.arguments import Seconds
+from dueq.client import arguments, calls, times
 from dueq.client.batches import Batch
 from dueq.client.calls import Call
 from dueq.client.core import PartsCall
@@ -20,6 +19,7 @@ from dueq.client.core.ports.parts import whole
 from dueq.client.host import Answer
 from dueq.client.sync.topic_calls import TopicCalls
 from dueq.client.sync.waiting import Pending
+from dueq.client.times import Seconds
 from dueq.errors import DueqError, InvalidRequest, PartialFailure
 
 REQUESTS: Final = 8
@@ -96,7 +96,7 @@ class Stream:
 
     def call(self, batch: Batch) -> Call[list[str]]:
         """Return the request that schedules these rows."""
-        relative = arguments.is_relative(batch.dues) or arguments.is_relative(batch.expires)
+        relative = times.is_relative(batch.dues) or times.is_relative(batch.expires)
         clock = self._calls.clock(relative, self._timeout)
         return calls.schedule_many(
             self._calls.topic,

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dueq.client import arguments, passes, topic_changes
-from dueq.client.arguments import Due, Seconds
+from dueq.client import passes, times, topic_changes
 from dueq.client.backoff import Backoff
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.passes import Pass
+from dueq.client.times import Due, Seconds
 
 
 class TopicChanges:
@@ -90,8 +90,8 @@ class TopicChanges:
         """
         until_ms = 0
         if until is not None:
-            clock = self.connection.clock(arguments.is_relative(until), timeout)
-            until_ms = arguments.due_ms(until, clock)
+            clock = self.connection.clock(times.is_relative(until), timeout)
+            until_ms = times.due_ms(until, clock)
         self.connection.follow(topic_changes.change(topic, topic_changes.paused(until_ms)), timeout)
 
     def purge(

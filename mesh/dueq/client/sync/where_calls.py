@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from dueq.client import arguments, passes
-from dueq.client.arguments import Due, Seconds
+from dueq.client import arguments, passes, per_row, times
 from dueq.client.filters import Filter, filter_document
 from dueq.client.passes import Document
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.passes import Pass
+from dueq.client.times import Due, Seconds
 from dueq.errors import InvalidRequest
 
 
@@ -89,15 +89,15 @@ class WhereCalls:
             name: of the pass; None: a new one.
             timeout: seconds.
         """
-        clock = self.connection.clock(arguments.is_relative(to), timeout)
-        work = {"do": "move", "to_ms": arguments.due_ms(to, clock), "spread_ms": passes.spread_ms(spread)}
+        clock = self.connection.clock(times.is_relative(to), timeout)
+        work = {"do": "move", "to_ms": times.due_ms(to, clock), "spread_ms": passes.spread_ms(spread)}
         return self._begin(topic, wanted, work, name, timeout)
 
     def change_where(
         self, topic: str, wanted: Filter, *, rank: int, name: str | None = None, timeout: float | None = None
     ) -> Pass:
         """Give messages of a priority or fair topic another rank, 0 to 65,535."""
-        work = {"do": "change", "rank": arguments.one_rank(rank)}
+        work = {"do": "change", "rank": per_row.one_rank(rank)}
         return self._begin(topic, wanted, work, name, timeout)
 
     def redrive_where(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dueq.client.arguments import whole_ms_column
 from dueq.client.core.changing.joined import Joined
 from dueq.client.payloads import joined_columns, payload_columns
+from dueq.client.times import whole_ms_column
 from dueq.errors import InvalidRequest
 from dueq.limits import DUE_MS_MAX
 

@@ -1,0 +1,264 @@
+"""Instants and lengths of time that callers give, checked; each refusal names the value and the limit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from numbers import Integral, Real
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from dueq import limits
+from dueq.client.arguments import count
+from dueq.errors import InvalidRequest
+from dueq_codecs.records import ATTEMPTS_MAX, NO_U16, NO_U32, NO_U64, U16, U32, U64
+
+Due = int | datetime | timedelta
+Seconds = float | timedelta
+Expiries = Due | Iterable[Due | None]
+"""One instant for all rows, or one (or None) each."""
+SECONDS_BELOW: Final = 10**11
+"""An int below this is a date before 1973 in milliseconds, but a plausible date in seconds."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_warned = False
+
+
+def whole_ms_column(dues: U64, rows: int) -> U64:
+    """Check instants that are already a column of Unix ms.
+
+    Raises:
+        InvalidRequest: not one per row, not unsigned 64-bit, or one too late.
+    """
+    if dues.dtype != np.uint64 or len(dues) != rows:
+        raise InvalidRequest(
+            f"{rows} rows need {rows} due instants of uint64, not {len(dues)} of {dues.dtype}"
+        )
+    wrong = np.flatnonzero(dues > np.uint64(limits.DUE_MS_MAX))
+    if len(wrong):
+        row = int(wrong[0])
+        raise InvalidRequest(f"row {row}: due is {int(dues[row])} ms, outside 0 … {limits.DUE_MS_MAX}")
+    return dues
+
+
+def due_column(dues: Due | Iterable[Due], rows: int, mesh_us: Callable[[], int]) -> U64:
+    """Check instants and return them in Unix ms, rounded up.
+
+    Args:
+        dues: one per row, or a single one for all.
+        rows: how many there must be.
+        mesh_us: mesh time now, Unix µs; asked at most once, for timedeltas.
+
+    Raises:
+        InvalidRequest: a bool, float, naive datetime, negative or too late instant, or a wrong count.
+    """
+    if isinstance(dues, str) or not isinstance(dues, Iterable):
+        return np.full(rows, due_ms(dues, mesh_us), np.uint64)
+    listed: list[Any] = dues.tolist() if isinstance(dues, np.ndarray) else list(dues)
+    if len(listed) != rows:
+        raise InvalidRequest(f"{rows} rows need {rows} due instants, not {len(listed)}")
+    if listed and set(map(type, listed)) == {int}:
+        whole: list[int] = listed
+        low = min(whole)
+        if low >= 0 and max(whole) <= limits.DUE_MS_MAX:
+            if low < SECONDS_BELOW:
+                warn_of_seconds(min((due for due in whole if due), default=0))
+            return np.array(whole, np.uint64)
+    once = _Once(mesh_us)
+    column = []
+    for row, due in enumerate(listed):
+        try:
+            column.append(due_ms(due, once))
+        except InvalidRequest as error:
+            raise InvalidRequest(f"row {row}: {error}") from None
+    return np.array(column, np.uint64)
+
+
+def window_column(window: Seconds | Sequence[Seconds | None] | None, due: U64) -> U32:
+    """Check a window and return it for each row, ms; empty when there is none.
+
+    Args:
+        window: how much later each may be due, seconds, or one for each row; None or 0: no later.
+        due: of each row, Unix ms.
+
+    Raises:
+        InvalidRequest: it is no number, too long, or ends too late.
+    """
+    if window is None:
+        return NO_U32
+    given = window if isinstance(window, Sequence) else [window]
+    each = [duration_ms(one or 0, "window", 0, limits.WINDOW_MS_MAX) for one in given]
+    widths = np.array(each if isinstance(window, Sequence) else each * len(due), np.uint32)
+    if not widths.any():
+        return NO_U32
+    last = due + widths
+    row = int(last.argmax())
+    if int(last[row]) > limits.DUE_MS_MAX:
+        raise InvalidRequest(
+            f"a window of {widths[row]} ms ends at {last[row]} ms, beyond {limits.DUE_MS_MAX}"
+        )
+    return widths
+
+
+def held(dues: Due | Iterable[Due]) -> Due | Sequence[Due]:
+    """Return instants that can be iterated more than once."""
+    if isinstance(dues, np.ndarray):
+        whole: list[Due] = dues.tolist()
+        return whole
+    if isinstance(dues, Sequence) or not isinstance(dues, Iterable):
+        return dues
+    return list(dues)
+
+
+def held_ends(
+    expires: Expiries | None, max_attempts: int | Iterable[int | None] | None
+) -> tuple[Due | Sequence[Due | None] | None, int | Sequence[int | None] | None]:
+    """Return how messages end, in what can be iterated more than once."""
+    until = list(expires) if isinstance(expires, Iterable) and not isinstance(expires, str) else expires
+    return until, list(max_attempts) if isinstance(max_attempts, Iterable) else max_attempts
+
+
+def is_relative(dues: Due | Sequence[Due | None] | None) -> bool:
+    """Return whether any of them counts from now."""
+    if isinstance(dues, Sequence) and not isinstance(dues, str):
+        return any(issubclass(kind, timedelta) for kind in set(map(type, dues)))
+    return isinstance(dues, timedelta)
+
+
+class EndColumns(NamedTuple):
+    """How messages end, a value per row; empty: as the topic says."""
+
+    expires: U64
+    attempts_max: U16
+
+
+def end_columns(
+    expires: Due | Sequence[Due | None] | None,
+    max_attempts: int | Sequence[int | None] | None,
+    rows: int,
+    mesh_us: Callable[[], int],
+) -> EndColumns:
+    """Check how messages end, one value for all or one for each, and return that for each row.
+
+    Raises:
+        InvalidRequest: the instant is none, or the number is outside its limits.
+    """
+    until, most = NO_U64, NO_U16
+    if isinstance(expires, Sequence):
+        until = np.array([0 if each is None else due_ms(each, mesh_us) for each in expires], np.uint64)
+    elif expires is not None:
+        until = np.full(rows, due_ms(expires, mesh_us), np.uint64)
+    if isinstance(max_attempts, Sequence):
+        most = np.array([0 if each is None else _attempts(each) for each in max_attempts], np.uint16)
+    elif max_attempts is not None:
+        most = np.full(rows, _attempts(max_attempts), np.uint16)
+    for what, column in (("expires", until), ("max_attempts", most)):
+        if len(column) not in (0, rows):
+            raise InvalidRequest(f"{rows} rows need {rows} {what}, not {len(column)}")
+    return EndColumns(until if until.any() else NO_U64, most if most.any() else NO_U16)
+
+
+def _attempts(most: int) -> int:
+    return count(most, "max_attempts", 1, ATTEMPTS_MAX)
+
+
+def due_ms(due: Due, mesh_us: Callable[[], int]) -> int:
+    """Check one instant and return it in Unix ms, rounded up (never early).
+
+    Raises:
+        InvalidRequest: a bool, float, naive datetime, negative or too late instant.
+    """
+    if isinstance(due, Integral) and not isinstance(due, bool):
+        due_int = int(due)
+        warn_of_seconds(due_int)
+    elif isinstance(due, datetime):
+        if due.tzinfo is None or due.utcoffset() is None:
+            raise InvalidRequest(
+                f"due {due!r} is a naive datetime: give it a time zone, such as datetime.UTC"
+            )
+        due_int = -((_EPOCH - due) // timedelta(milliseconds=1))
+    elif isinstance(due, timedelta):
+        due_int = -(-(mesh_us() + due // _MICROSECOND) // 1000)
+    else:
+        raise InvalidRequest(
+            f"due is an int (Unix ms), an aware datetime or a timedelta from now, not {type(due).__name__}: {due!r:.80}"
+        )
+    if not 0 <= due_int <= limits.DUE_MS_MAX:
+        raise InvalidRequest(f"due {due!r} is {due_int} ms, outside 0 … {limits.DUE_MS_MAX}")
+    return due_int
+
+
+def instant_ms(value: int | datetime, what: str) -> int:
+    """Check an instant of a range and return it in Unix ms, rounded up.
+
+    Raises:
+        InvalidRequest: it is neither an int nor an aware datetime, or outside 0 … 2^48−1 ms.
+    """
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        found = int(value)
+    elif isinstance(value, datetime) and value.utcoffset() is not None:
+        found = -((_EPOCH - value) // timedelta(milliseconds=1))
+    else:
+        raise InvalidRequest(f"{what} is an int (Unix ms) or an aware datetime, not {value!r:.80}")
+    if not 0 <= found <= limits.DUE_MS_MAX:
+        raise InvalidRequest(f"{what} {value!r} is {found} ms, outside 0 … {limits.DUE_MS_MAX}")
+    return found
+
+
+class _Once:
+    """Mesh time, read when it is first needed and then kept: one call, one now."""
+
+    def __init__(self, mesh_us: Callable[[], int]) -> None:
+        self._mesh_us = mesh_us
+        self._value: int | None = None
+
+    def __call__(self) -> int:
+        if self._value is None:
+            self._value = self._mesh_us()
+        return self._value
+
+
+def warn_of_seconds(due: int) -> None:
+    """Warn, once in a process, that an instant (Unix ms) looks like seconds."""
+    global _warned
+    if 0 < due < SECONDS_BELOW and not _warned:
+        _warned = True
+        warnings.warn(
+            f"due {due} is before 1973 as Unix milliseconds: were seconds meant? It is delivered at once.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def duration_ms(value: Seconds, what: str, low_ms: int, high_ms: int) -> int:
+    """Check a duration in seconds (or a timedelta) and return ms, rounded up.
+
+    Raises:
+        InvalidRequest: it is no number, or outside low … high.
+    """
+    if isinstance(value, timedelta):
+        duration = -(-value // timedelta(milliseconds=1)) if value >= timedelta(0) else -1
+    elif isinstance(value, Real) and not isinstance(value, bool) and 0 <= value <= high_ms:
+        duration = -int(-float(value) * 1000 // 1)
+    else:
+        duration = -1
+    if not low_ms <= duration <= high_ms:
+        raise InvalidRequest(f"{what} is {low_ms / 1000:g} to {high_ms / 1000:g} seconds, not {value!r}")
+    return duration
+
+
+def timeout_s(value: float | None, default: float) -> float:
+    """Check a time-out in seconds; None means the default.
+
+    Raises:
+        InvalidRequest: it is no number or negative.
+    """
+    if value is None:
+        return default
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if not isinstance(value, Real) or isinstance(value, bool) or not value >= 0:
+        raise InvalidRequest(f"timeout is a number of seconds, 0 or more, not {value!r}")
+    return min(float(value), 365 * 86_400.0)
