@@ -1,0 +1,105 @@
+"""One message a tick, whatever leaders propose: what a FIRE does to the recurrence that it names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dueq.core.state.recurrence_table import ACTION, CREATE, DELETE, PAUSE, RecurrenceTable
+from dueq.recurring.terms import packed
+from dueq_codecs.records import NO_U8, U8, Outcome, Record, RecordKind
+
+NOON = 1_800_000_000_000
+SECOND = 1_000
+NUMBER = 7
+
+
+def fire(tick: int, following: int, due: int | None = None, *, sequence: int = 20, stamp: int = 0) -> Record:
+    """A FIRE of the recurrence for a tick; `due` 0: without a message."""
+    record = Record(RecordKind.FIRE, 1, sequence, 1, stamp or tick - 5 * SECOND)
+    record.recurrence = np.array([NUMBER], np.uint64)
+    record.tick, record.following = np.array([tick], np.uint64), np.array([following], np.uint64)
+    record.due = np.array([tick if due is None else due], np.uint64)
+    record.size = record.crc = np.zeros(1, np.uint32)
+    return record
+
+
+def act(action: str, following: int, *named: tuple[int, int], stamp: int = NOON - 20 * SECOND) -> Record:
+    """A RECURRENCE record that names messages as (sequence, row)."""
+    record = Record(RecordKind.RECURRENCE, 1, NUMBER if action == CREATE else 30, 1, stamp)
+    record.name, record.document = (
+        "r",
+        packed({ACTION: action} | ({"every_ms": SECOND} if action == CREATE else {})),
+    )
+    record.tick, record.following = np.array([NOON], np.uint64), np.array([following], np.uint64)
+    record.target_sequence = np.array([sequence for sequence, _ in named], np.uint64)
+    record.target_row = np.array([row for _, row in named], np.uint16)
+    return record
+
+
+def outcomes(*each: Outcome) -> U8:
+    return np.array(each, np.uint8) if each else NO_U8
+
+
+@pytest.fixture
+def table() -> RecurrenceTable:
+    """One recurrence of every second that waits for noon."""
+    found = RecurrenceTable()
+    assert found.act(act(CREATE, NOON), NO_U8) is Outcome.DONE
+    return found
+
+
+def brings(table: RecurrenceTable, record: Record) -> bool:
+    """Whether the FIRE brings a message."""
+    return bool(len(table.fire(record, None)[1]))
+
+
+def test_a_tick_has_one_message_however_often_it_is_fired(table: RecurrenceTable) -> None:
+    assert brings(table, fire(NOON, NOON + SECOND))
+    assert not brings(table, fire(NOON, NOON + SECOND, sequence=21))
+    assert table.by_number[NUMBER].next == NOON + SECOND
+
+
+def test_only_the_tick_that_is_waited_for_is_fired(table: RecurrenceTable) -> None:
+    assert not brings(table, fire(NOON + SECOND, NOON + 2 * SECOND))
+    assert not brings(table, fire(NOON - SECOND, NOON))
+    assert table.by_number[NUMBER].next == NOON
+
+
+def test_a_tick_that_has_a_message_gets_no_second_one_though_it_is_waited_for_again(
+    table: RecurrenceTable,
+) -> None:
+    """A pause could not take the message back, since a consumer has it; the leader that resumes goes back too far."""
+    assert brings(table, fire(NOON, NOON + SECOND))
+    assert table.act(act(PAUSE, NOON, (20, 0)), outcomes(Outcome.LEASED)) is Outcome.DONE
+    recurrence = table.by_number[NUMBER]
+    assert (recurrence.next, recurrence.last) == (NOON, NOON)
+    assert not brings(table, fire(NOON, NOON + SECOND, sequence=40))
+    assert not brings(table, fire(NOON, NOON + SECOND, 0, sequence=41)), "it is skipped"
+    assert recurrence.next == NOON + SECOND
+    assert brings(table, fire(NOON + SECOND, NOON + 2 * SECOND, sequence=42))
+    assert recurrence.messages == 2
+
+
+def test_a_tick_whose_message_was_taken_back_may_have_another(table: RecurrenceTable) -> None:
+    assert brings(table, fire(NOON, NOON + SECOND))
+    table.act(act(PAUSE, NOON, (20, 0)), outcomes(Outcome.DONE))
+    recurrence = table.by_number[NUMBER]
+    assert (recurrence.last, recurrence.messages, recurrence.fired) == (0, 0, ())
+    assert brings(table, fire(NOON, NOON + SECOND, sequence=40))
+
+
+def test_what_was_deleted_fires_no_more_and_what_is_made_again_is_another(table: RecurrenceTable) -> None:
+    table.changed_rows()
+    table.act(act(DELETE, 0), NO_U8)
+    assert not brings(table, fire(NOON, NOON + SECOND))
+    again = act(CREATE, NOON)
+    again.sequence = NUMBER + 1
+    table.act(again, NO_U8)
+    assert not brings(table, fire(NOON, NOON + SECOND))
+    assert [row.value is None for row in table.changed_rows()] == [False, False], "its rows are written over"
+
+
+def test_a_trigger_brings_a_message_and_moves_nothing(table: RecurrenceTable) -> None:
+    assert brings(table, fire(0, 0, NOON - 10 * SECOND, stamp=NOON - 10 * SECOND))
+    assert (table.by_number[NUMBER].next, table.by_number[NUMBER].last) == (NOON, 0)
