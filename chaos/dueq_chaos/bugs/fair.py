@@ -119,5 +119,27 @@ FAIR: Final = (
         seeds=164,
         finders=(163,),
     ),
+    Bug(
+        "group-settings-not-saved",
+        "A checkpoint has the groups without what is set for them.",
+        "ARCHITECTURE.md: recovery loads the state of the last checkpoint, then replays the log",
+        (
+            change(
+                "core.state.group_table:Group.pack",
+                'self.settings.encode().encode() if self.settings else b""',
+                'b""',
+            ),
+        ),
+        seeds=356,
+        finders=(355,),
+    ),
+    Bug(
+        "group-number-given-again",
+        "A checkpoint does not say which number was given last, so a new group gets the number of another.",
+        "a sequence that is not saved with what it numbers",
+        (change("core.state.group_table:GroupTable._begin", "self._given_changed = True", "pass"),),
+        seeds=356,
+        finders=(355,),
+    ),
 )
 """All of them."""

@@ -91,4 +91,18 @@ RECURRING: Final = (
         seeds=96,
         finders=(27,),
     ),
+    Bug(
+        "resumed-where-it-was-paused",
+        "A recurrence that is resumed makes up for the ticks of its pause.",
+        "docs/explanation/recurrences.md: what was paused waits for the next tick from then on",
+        (
+            change(
+                "core.partition.recurrences:Recurrences._from_now_on",
+                "elif wish.action == RESUME and known.paused:",
+                "elif known.paused and (following := next_tick(terms, anchor_ms, known.last)) < 0:",
+            ),
+        ),
+        seeds=24,
+        finders=(4,),
+    ),
 )

@@ -46,9 +46,13 @@ class Course:
         self._live: set[int] = set()
         self._unfinished: set[int] = set()
         self._newest_ms = 0
+        self._is_now = (
+            False  # the record's stamp is its leader's clock, and not the stamp of an earlier record
+        )
 
     def before(self, record: Record, naive: Naive) -> None:
         """Look at what there is before a record is applied."""
+        self._is_now = record.stamp > self._newest_ms
         self._newest_ms = max(self._newest_ms, record.stamp)
         if record.kind not in (RecordKind.RECURRENCE, RecordKind.FIRE):
             return
@@ -138,6 +142,11 @@ class Course:
             return _left(naive, number, record, self._newest_ms) if number else ""
         if known.paused and known.next:
             return f"{record.name} is paused, and waits for {known.next}"
+        resumed = known.number == number and not waited_for and '"action":"resume"' in record.document
+        if resumed and self._is_now and 0 < known.next < record.stamp - _CLOCKS_MS:
+            return (
+                f"{record.name} is resumed at {record.stamp}, and waits for {known.next}, a tick of its pause"
+            )
         if not known.paused and known.next != waited_for and (wrong := self._waits_wrongly(record, known)):
             return wrong
         takes_back = known.number == number and '"action":"resume"' not in record.document
