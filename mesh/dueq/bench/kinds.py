@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 
-from dueq import Client
+from dueq import AsyncClient, Client
 from dueq.bench.delivering import drained
 from dueq.bench.figures import Figure, Row
 from dueq.bench.growth import Cost, Sheet
 from dueq.bench.processes import cpu_ms_per_s, disk_bytes, rss_anon_mb
 from dueq.bench.stage import Stage
-from dueq.bench.tasks import Consume, Produce, Produced, in_threads, now_ms
+from dueq.bench.tasks import Consume, Produce, Produced, now_ms
 from dueq.bench.turns import longest_ms, turns
 from dueq.bench.workers import Crew, WorkerFailed
 from dueq.local import LocalMesh
@@ -32,7 +33,8 @@ _SETTLE_S = 5.0
 _SLACK_MS = 5_000
 _EACH = 10
 """Messages of each group."""
-_RECURRENCE_THREADS = 16
+_AT_ONCE = 256
+_CREATE_S = 120.0
 _YEARLY = "0 3 1 1 *"
 _GROUP_COSTS = (
     Cost(
@@ -48,7 +50,7 @@ _GROUP_COSTS = (
     Cost("groups/after", "RssAnon, largest broker, all delivered", "MB"),
 )
 _RECURRENCE_COSTS = (
-    Cost("recurrences/rate", f"created, {_RECURRENCE_THREADS} threads", "a second", better_high=True),
+    Cost("recurrences/rate", f"created, {_AT_ONCE} at a time", "a second", better_high=True),
     Cost("recurrences/memory", "RssAnon", "MB"),
     Cost("recurrences/disk", "disk per recurrence", "bytes"),
     Cost("recurrences/idle", "idle processor", "ms/s"),
@@ -58,7 +60,7 @@ _RECURRENCE_COSTS = (
 
 def measure(stage: Stage) -> list[Figure]:
     """Lease rate and bytes at rest of a priority and a fair topic beside a timeline topic."""
-    messages = stage.pick(100_000, 5_000)
+    messages = stage.pick(50_000, 5_000)
     rows = [
         Row(f"kinds/{kind}-{what}", f"{messages:,} messages of a {kind} topic: {words}", unit)
         for kind in _KINDS
@@ -84,7 +86,7 @@ def measure(stage: Stage) -> list[Figure]:
                 values[f"kinds/{name}-lease"] = _lease_rate(mesh, crew, messages, due_ms)
         return values
 
-    return stage.repeat(rows, stage.pick(3, 1), once)
+    return stage.repeat(rows, stage.runs, once)
 
 
 def _load(mesh: LocalMesh, crew: Crew, messages: int, due_ms: int, ranks: int, groups: int) -> Produced:
@@ -141,7 +143,7 @@ def recurrences(stage: Stage) -> list[Figure]:
         made = 0
         for size in (stage.pick(1_000, 100), stage.pick(100_000, 1_000)):
             stage.say(f"recurrences, {size:,}")
-            sheet.add("rate", size, _create(client, made, size))
+            sheet.add("rate", size, _create(mesh.endpoints, made, size))
             made = size
             time.sleep(_SETTLE_S)
             sheet.add("memory", size, rss_anon_mb(mesh.pids[0]))
@@ -151,19 +153,28 @@ def recurrences(stage: Stage) -> list[Figure]:
     return sheet.figures()
 
 
-def _create(client: Client, first: int, behind: int) -> float:
+def _create(endpoints: list[str], first: int, behind: int) -> float:
     """Create recurrences of these numbers; returns how many a second."""
     numbers = itertools.count(first)
-    begun_s = time.perf_counter()
 
-    def work() -> None:
+    async def work(client: AsyncClient) -> None:
         while (number := next(numbers)) < behind:
-            client.create_recurrence(
-                "t", f"nightly-{number:06}", cron=_YEARLY, zone="Europe/Berlin", payload=b"report"
+            await client.create_recurrence(
+                "t",
+                f"nightly-{number:06}",
+                cron=_YEARLY,
+                zone="Europe/Berlin",
+                payload=b"report",
+                timeout=_CREATE_S,
             )
 
-    in_threads(_RECURRENCE_THREADS, work)
-    return (behind - first) / (time.perf_counter() - begun_s)
+    async def create() -> float:
+        async with AsyncClient(endpoints) as client:
+            begun_s = time.perf_counter()
+            await asyncio.gather(*(work(client) for _ in range(_AT_ONCE)))
+            return (behind - first) / (time.perf_counter() - begun_s)
+
+    return asyncio.run(create())
 
 
 def _restart_s(mesh: LocalMesh, client: Client) -> float:
