@@ -101,6 +101,15 @@ def test_newer_settings_are_logged_once(led: Led) -> None:
     assert len(led.log) == 1
 
 
+def test_what_an_earlier_leadership_of_this_broker_proposed_in_vain_is_logged_anew(led: Led) -> None:
+    """Another leader has cut it off the log in between."""
+    led.hear()
+    led.care.end()
+    led.log.clear()
+    led.care.begin(NOW)
+    assert [record.kind for record in led.log] == [RecordKind.SETTINGS]
+
+
 def test_who_waits_is_answered_once_they_are_applied(led: Led) -> None:
     led.hear()
     assert led.ask() is None

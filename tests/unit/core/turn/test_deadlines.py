@@ -21,3 +21,13 @@ def test_a_removed_deadline_never_comes() -> None:
     deadlines.set("a", None)
     assert deadlines.next_us() is None
     assert deadlines.take_due(100) == []
+
+
+def test_a_deadline_that_was_taken_can_be_set_to_the_same_instant_again() -> None:
+    """As of who looks again at once: with a clock that goes by ms, the instant is the same."""
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("a", 10)
+    assert deadlines.take_due(10) == ["a"]
+    assert deadlines.next_us() is None
+    deadlines.set("a", 10)
+    assert deadlines.take_due(10) == ["a"]

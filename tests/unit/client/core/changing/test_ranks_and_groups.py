@@ -120,7 +120,7 @@ def test_a_delivery_tells_its_rank_group_and_version() -> None:
         ({"ranks": 65_536}, "a rank is between 0 and 65535, not 65536"),
         ({"ranks": [-1]}, "row 0: a rank is between 0 and 65535, not -1"),
         ({"ranks": True}, "a rank is an int, not bool"),
-        ({"ranks": "5"}, "row 0: a rank is an int, not str: '5'"),
+        ({"ranks": "5"}, "a rank is an int, not str: '5'"),
         ({"ranks": 1.5}, "a rank is an int, not float: 1.5"),
         ({"ranks": [1, 2]}, "1 rows need 1 ranks, not 2"),
         ({"groups": [7]}, "row 0: a group is a str, not int: 7"),
