@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dueq.core.state.body_table import BodyTable
 from dueq.core.state.recurrence_table import ACTION, CREATE, DELETE, PAUSE, RecurrenceTable
 from dueq.recurring.terms import packed
 from dueq_codecs.records import NO_U8, U8, Outcome, Record, RecordKind
@@ -44,7 +45,7 @@ def outcomes(*each: Outcome) -> U8:
 @pytest.fixture
 def table() -> RecurrenceTable:
     """One recurrence of every second that waits for noon."""
-    found = RecurrenceTable()
+    found = RecurrenceTable(BodyTable())
     assert found.act(act(CREATE, NOON), NO_U8) is Outcome.DONE
     return found
 
