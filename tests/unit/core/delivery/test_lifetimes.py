@@ -41,6 +41,20 @@ def test_a_goodbye_returns_leases_at_once_and_uncounted() -> None:
     assert [push.attempt.tolist() for push in stage.run(40)] == [[1]]
 
 
+def test_after_one_session_has_ended_by_silence_the_next_one_does_too() -> None:
+    """Nobody says anything in between that would have the leader look."""
+    stage = Stage()
+    stage.attach(0)
+    stage.attach(3_000, BOB)
+    stage.run(10_001)
+    assert [session.consumer_id for session in stage.dispatcher.sessions(at(10_001))] == [BOB.hex()]
+    deadline_us = stage.dispatcher.next_deadline_us(at(10_001))
+    assert deadline_us is not None
+    assert deadline_us <= at(13_001).mono_us
+    stage.run(13_001)
+    assert stage.dispatcher.sessions(at(13_001)) == []
+
+
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_lease_whose_end_is_being_committed_is_not_ended_once_more(leaves: bool) -> None:
     stage, _ = pushed(lease_ms=9_985)
