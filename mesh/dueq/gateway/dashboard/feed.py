@@ -6,17 +6,19 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from dueq import limits
 from dueq.errors import Busy, DueqError
 from dueq.gateway.catalogue import Catalogue
-from dueq.gateway.dashboard.alarms import Alarm, Alarms
+from dueq.gateway.dashboard.alarms import Alarms
 from dueq.gateway.dashboard.counting import Counting
 from dueq.gateway.dashboard.history import History
 from dueq.gateway.dashboard.snapshot import Ahead, Sight, Wanted, fullest, look
+from dueq.gateway.dashboard.state import State
+from dueq.gateway.dashboard.telling import Shown
 from dueq.gateway.service import Service
 
 _PATIENCE_S: Final = 1.6
@@ -33,35 +35,12 @@ _QUIET_S: Final = 0.2
 _RETRY_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """What pages are made of.
-
-    Attributes:
-        sight: the last look.
-        alarms: what is wrong, the worst first.
-        history: of deliveries.
-    """
-
-    sight: Sight
-    alarms: list[Alarm]
-    history: History
-
-
-@dataclass(slots=True)
-class Made:
-    """Documents of one look, by what they show: pages that show the same share them."""
-
-    number: int = 0
-    by_view: dict[object, bytes] = field(default_factory=dict)
-
-
 class Feed:
     """Looks at the mesh while anybody watches.
 
     Attributes:
         state: of the last look; None: there was none.
-        made: documents of it.
+        shown: what it has made of the views of open pages.
         acts: what was done by the dashboard of this gateway, the latest last.
     """
 
@@ -77,7 +56,7 @@ class Feed:
         self._fresh = asyncio.Event()
         self._soon = asyncio.Event()
         self.state: State | None = None
-        self.made = Made()
+        self.shown = Shown()
         self.acts: deque[dict[str, Any]] = deque(maxlen=limits.DASHBOARD_ACTS_KEPT)
 
     @contextmanager

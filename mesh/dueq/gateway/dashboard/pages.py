@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +16,7 @@ from starlette.types import Scope
 from dueq import __version__, limits
 from dueq.gateway.access import TheService
 from dueq.gateway.dashboard import messages
-from dueq.gateway.dashboard.feed import Feed, State
+from dueq.gateway.dashboard.feed import Feed
 from dueq.gateway.dashboard.views import SORTS, View
 from dueq.gateway.problems import Unfit
 from dueq.gateway.service import Service
@@ -89,25 +88,14 @@ class _Live(StreamingResponse):
 
 async def _events(service: Service, feed: Feed, view: View) -> AsyncGenerator[bytes, None]:
     yield b"retry: 1000\n\n"
-    number = 0
+    number, shown = 0, feed.shown
     while not service.stopping.is_set():
         state = await feed.newer(number, _BEAT_S)
         if state is None:
             yield b"event: beat\ndata: 0\n\n"
         else:
+            yield shown.told(view, state, feed.acts, number)
             number = state.sight.number
-            yield b"event: view\ndata: " + _encoded(view, state, feed) + b"\n\n"
-
-
-def _encoded(view: View, state: State, feed: Feed) -> bytes:
-    """The document of a view, made once for all pages that have the same."""
-    made = feed.made
-    if made.number != state.sight.number:
-        made.number, made.by_view = state.sight.number, {}
-    if view not in made.by_view:
-        document = view.document(state, feed.acts)
-        made.by_view[view] = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-    return made.by_view[view]
 
 
 class _Files(StaticFiles):

@@ -11,8 +11,8 @@ from dueq import limits
 from dueq.client.summaries import ReplicaCounts
 from dueq.gateway.dashboard import alarms
 from dueq.gateway.dashboard.alarms import Alarm
-from dueq.gateway.dashboard.feed import State
 from dueq.gateway.dashboard.snapshot import Ahead, Sight, TopicSight, fullest
+from dueq.gateway.dashboard.state import State
 
 Document = dict[str, Any]
 
@@ -46,7 +46,6 @@ class View:
             "at": sight.at_ms,
             "seen": sight.seen_ms,
             "fault": sight.fault,
-            "took_s": round(sight.took_s, 3),
         }
         return head | (_topic(self, state) if self.topic else _mesh(self, state, acts))
 
@@ -150,8 +149,8 @@ def _counts(topics: Iterable[TopicSight]) -> Document:
 def _chart(state: State, topic: str | None, ahead: list[tuple[int, int]]) -> Document:
     return {
         "since": state.history.since_ms,
-        "delivered": state.history.seconds(topic),
-        "due": [(second // 1000, count) for second, count in ahead],
+        "delivered": {str(second): count for second, count in state.history.seconds(topic)},
+        "due": {str(second // 1000): count for second, count in ahead},
     }
 
 

@@ -44,7 +44,7 @@ def test_the_next_minute_is_of_all_topics_and_what_follows_of_the_fullest() -> N
     look = sight(topic("a", scheduled=2), topic("b", scheduled=1), at_ms=10_000)
     look.next_minute = [2, 0, 1]
     look.forecasts = {("a", limits.DASHBOARD_AHEAD_S): Ahead([(11_000, 99), (75_000, 4)])}
-    assert View().document(state(look), [])["chart"]["due"] == [(10, 2), (12, 1), (75, 4)]
+    assert View().document(state(look), [])["chart"]["due"] == {"10": 2, "12": 1, "75": 4}
 
 
 def test_a_topics_partitions_are_shown_with_trouble_first() -> None:

@@ -2,6 +2,21 @@
 
 const SILENCE_MS = 2500;
 
+/** Put a value into a document, or take out what is at a place. */
+function change(document, place, value) {
+  const last = place.at(-1);
+  const inside = place.slice(0, -1).reduce((each, name) => each[name], document);
+  if (value.length) inside[last] = value[0];
+  else delete inside[last];
+}
+
+/** A view whose chart has [second, messages], ascending. */
+function charted(view) {
+  const pairs = (counts) => Object.entries(counts).map(([second, value]) => [Number(second), value]).sort(([one], [other]) => one - other);
+  const { chart } = view;
+  return chart ? { ...view, chart: { ...chart, delivered: pairs(chart.delivered), due: pairs(chart.due) } } : view;
+}
+
 /**
  * Follow the gateway.
  *
@@ -31,7 +46,14 @@ export class Live {
     source.addEventListener("view", (event) => {
       this.hear();
       this.lastView = Date.now();
-      this.onView(JSON.parse(event.data));
+      this.document = JSON.parse(event.data);
+      this.onView(charted(this.document));
+    });
+    source.addEventListener("change", (event) => {
+      this.hear();
+      this.lastView = Date.now();
+      for (const [place, ...value] of JSON.parse(event.data)) change(this.document, place, value);
+      this.onView(charted(this.document));
     });
     source.addEventListener("beat", () => this.hear());
     source.addEventListener("error", () => {

@@ -1,0 +1,24 @@
+"""What pages are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dueq.gateway.dashboard.alarms import Alarm
+from dueq.gateway.dashboard.history import History
+from dueq.gateway.dashboard.snapshot import Sight
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a look and those before it have found.
+
+    Attributes:
+        sight: the last look.
+        alarms: what is wrong, the worst first.
+        history: of deliveries.
+    """
+
+    sight: Sight
+    alarms: list[Alarm]
+    history: History
