@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from datetime import timedelta
 
 import pytest
 
@@ -13,6 +14,7 @@ pytest.importorskip("selenium")
 from selenium.webdriver.common.keys import Keys
 
 from dueq import Client
+from dueq.errors import StaleLease
 from dueq.local import LocalMesh
 from tests.browser.tab import Tab
 
@@ -82,6 +84,20 @@ def test_a_topic_is_paused_and_resumed(tab: Tab, mail: str, client: Client) -> N
     assert client.describe(mail).paused
     tab.press("Resume")
     tab.says_no_more("mail is paused", ".alarm")
+
+
+def test_settings_of_a_topic_are_seen_and_changed(tab: Tab, client: Client) -> None:
+    client.create_topic("slips", replicas=3, keys="unique")
+    tab.go("/topic?topic=slips")
+    tab.press("Change settings…")
+    tab.write("First back-off", "1m30s")
+    tab.write("Dead ones are kept for", "3d")
+    tab.write("A key stays taken for", "2h")
+    tab.press("Change")
+    tab.says("1m30s, each time 2 times as long, 1h at most", "dd")
+    tab.says("unique, and taken for 2h after a message is finished", "dd")
+    info = client.describe("slips")
+    assert (info.dead_retention, info.remember) == (timedelta(days=3), timedelta(hours=2))
 
 
 def test_an_endpoint_is_tested_and_its_failure_is_said(tab: Tab, client: Client) -> None:
@@ -190,8 +206,19 @@ def test_what_consumers_have_is_listed_and_one_message_found_by_its_key(tab: Tab
         tab.says(consumer.consumer_id.hex()[:12], "td")
         tab.press("order-1")
         tab.says("held", "dialog pre")
-        tab.press("Back")
-        message.ack(wait=True)
+        tab.says("It can be run, moved, ranked or cancelled when it waits again", "dialog")
+        tab.press("Take back…")
+        tab.press("Take back")
+        tab.says("1 message: take back.")
+        (again,) = consumer.receive(1)
+        assert (again.key, again.attempt) == ("order-1", 1)
+        with pytest.raises(StaleLease):
+            message.ack(wait=True)
+        tab.press("Find")
+        tab.press("order-1")
+        tab.press("Finish…")
+        tab.press("Finish it")
+        tab.says("No consumer has a message.")
     tab.write("Id or key", "order-2")
     tab.press("Show")
     tab.says("later", "dialog pre")

@@ -8,6 +8,7 @@ topic at a time, of so many messages at most, and with rests in between.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -22,7 +23,9 @@ _EVERY_MS: Final = 30_000
 """A topic is not counted again before this."""
 _APART_MS: Final = 5_000
 """No topic is counted sooner after another one."""
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 20.0
+_REST: Final = 20
+"""No topic is counted before so many times the length of the last count is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Counting:
         self._known: dict[str, _Counted] = {}
         self._task: asyncio.Task[None] | None = None
         self._counted_ms = 0
+        self._rest_ms = _APART_MS
 
     def improved(self, forecasts: Mapping[Wanted, Ahead], at_ms: int) -> dict[Wanted, Ahead]:
         """Return forecasts with what was counted in place of what was estimated; have the oldest counted anew."""
@@ -70,7 +74,7 @@ class Counting:
                 found[name, seconds] = _improved(ahead, known, begin_ms)
         names = {name for name, _ in forecasts}
         self._known = {name: known for name, known in self._known.items() if name in names}
-        if due and (self._task is None or self._task.done()) and at_ms >= self._counted_ms + _APART_MS:
+        if due and (self._task is None or self._task.done()) and at_ms >= self._counted_ms + self._rest_ms:
             self._counted_ms = at_ms
             self._task = asyncio.create_task(self._count(*min(due)[1:], at_ms))
         return found
@@ -83,12 +87,15 @@ class Counting:
 
     async def _count(self, name: str, begin_ms: int, end_ms: int, at_ms: int) -> None:
         length = min(-(-(end_ms - begin_ms) // 1000) + _EVERY_MS // 1000, limits.FORECAST_SECONDS_MAX)
+        begun_s = time.monotonic()
         steps = surveys.seconds(name, begin_ms, length, limits.DASHBOARD_COUNTED_MAX)
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 counted = await self._service.client.connection.follow(steps, _PATIENCE_S)
         except (DueqError, TimeoutError):
             return  # it is estimated meanwhile
+        finally:
+            self._rest_ms = max(_APART_MS, int(_REST * 1000 * (time.monotonic() - begun_s)))
         self._known[name] = _Counted(
             at_ms, begin_ms, begin_ms + length * 1000, dict(counted.counts), counted.complete
         )

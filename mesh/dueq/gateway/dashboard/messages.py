@@ -56,9 +56,7 @@ async def _leased(service: Service, topic: str, key_prefix: str, cursor: str) ->
     found = await service.client.leased(topic, after=cursor or None, limit=limit)
     return {
         "messages": [
-            {**_fields(message), "holder": message.holder, "lease_ends": message.lease_ends}
-            for message in found
-            if message.key.startswith(key_prefix)
+            {**_fields(message), **_lease(message)} for message in found if message.key.startswith(key_prefix)
         ],
         "cursor": found[-1].id if len(found) == limit else None,
     }
@@ -116,8 +114,7 @@ async def _whole(client: AsyncClient, found: MessageState) -> dict[str, Any]:
         "reason": found.reason[:_TEXT_MAX],
         "headers": {name: value[:_TEXT_MAX] for name, value in list(found.headers.items())[:_HEADERS_MAX]},
         "hidden": found.hidden,
-        "holder": found.holder,
-        "lease_ends": found.lease_ends,
+        **_lease(found),
         "died_at": found.died_at or None,
         "preview": None,
     }
@@ -125,6 +122,11 @@ async def _whole(client: AsyncClient, found: MessageState) -> dict[str, Any]:
         seen = preview(found.payload)
         document["preview"] = {"form": seen.form, "text": seen.text, "cut": seen.cut}
     return document
+
+
+def _lease(found: MessageState) -> dict[str, Any]:
+    """Who has it and until when, and the token by which it can be taken back; none while it waits."""
+    return {"holder": found.holder, "lease_ends": found.lease_ends, "token": str(found.token or "")}
 
 
 def _fields(found: ScheduledMessage | MessageState) -> dict[str, Any]:

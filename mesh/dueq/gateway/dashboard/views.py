@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dueq import limits
+from dueq import Backoff, limits
 from dueq.client.summaries import ReplicaCounts
 from dueq.gateway.dashboard import alarms
 from dueq.gateway.dashboard.alarms import Alarm
@@ -94,6 +94,12 @@ def _topic(view: View, state: State) -> Document:
             "rate": info.rate,
             "burst": info.burst,
             "max_attempts": info.max_attempts,
+            "backoff": _backoff(info.backoff),
+            "expired": info.expired,
+            "dead_retention_s": info.dead_retention.total_seconds(),
+            "keys": info.keys,
+            "remember_s": info.remember.total_seconds(),
+            "labels": dict(info.labels),
             "paused_until": int(until.timestamp() * 1000) if until is not None else None,
             "settings_version": info.settings_version,
         },
@@ -103,6 +109,20 @@ def _topic(view: View, state: State) -> Document:
         "lateness": _lateness(state, name),
         "parts": [_partition(each) for each in _worst_first(topic)[: limits.DASHBOARD_ROWS_MAX]],
         "consumers": _consumers(topic),
+    }
+
+
+def _backoff(found: Backoff | None) -> Document | None:
+    """As the native API takes it."""
+    if found is None:
+        return None
+    document = found.document()
+    return {
+        "first": document["first_ms"] / 1000,
+        "factor": found.factor,
+        "longest": document["longest_ms"] / 1000,
+        "jitter": found.jitter,
+        "doublings": found.doublings,
     }
 
 

@@ -103,6 +103,7 @@ export function ask({ title, text, fields = [], word = "", confirm, danger = fal
 const REASONS = {
   leased: "a consumer has them", horizon: "too far ahead for the topic", expiry: "they would have expired",
   changed: "changed meanwhile", dead: "dead", not_found: "gone already", unknown: "unknown: look again", taken: "their key is taken",
+  stale: "the lease was over already",
 };
 
 export const reasons = (skipped) => Object.entries(skipped)

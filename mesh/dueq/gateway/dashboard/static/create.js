@@ -2,6 +2,7 @@
 
 import { call, path, Refused, toast } from "./acts.js";
 import { field, h, say, section } from "./dom.js";
+import { moment } from "./moments.js";
 import { fromInput, instant, iso, toInput } from "./words.js";
 
 export function show(frame) {
@@ -49,7 +50,7 @@ function messageForm(frame) {
   const group = h("input", { type: "text", autocomplete: "off" });
   const attempts = h("input", { type: "number", min: 1 });
   return form("Message", "Schedule", [
-    field("Topic", topic), field("Due", due, "In the zone of this page's clock."), field("Or after", delay, "90s, 1h30m. It counts if it is filled in."),
+    field("Topic", topic), moment("Due", due), field("Or after", delay, "90s, 1h30m. It counts if it is filled in."),
     field("Key", key, "Your own name for it."), field("Rank", rank, "Of priority and fair topics: the smallest goes first."),
     field("Group", group, "Of fair topics."), field("Attempts", attempts, "Empty: as the topic says."), field("Payload is", form_),
     h("div", { class: "wide" }, field("Payload", payload)),
@@ -83,13 +84,14 @@ function topicForm() {
   const partitions = h("input", { type: "number", min: 1, max: 1024, value: 1 });
   const replicas = h("input", { type: "number", min: 1, max: 9 });
   const attempts = h("input", { type: "number", min: 0 });
+  const keys = h("select", {}, [["free", "free: several messages may have the same"], ["unique", "unique: a key names one message"]].map(([value, text]) => h("option", { value }, text)));
   const rate = h("input", { type: "number", min: 0, step: "any" });
   return form("Topic", "Create topic", [
     field("Name", name, "Letters, digits, dot, underscore and hyphen."), field("Kind", kind), field("Partitions", partitions, "They work in parallel."),
     field("Copies", replicas, "Empty: three, or as many as brokers."), field("Attempts", attempts, "Then a message is dead. Empty: as many as it takes."),
-    field("Rate, messages a second", rate, "Empty: no limit. Only with one partition."),
+    field("Rate, messages a second", rate, "Empty: no limit. Only with one partition."), field("Keys", keys),
   ], async () => {
-    const body = { name: name.value, kind: kind.value, partitions: Number(partitions.value) };
+    const body = { name: name.value, kind: kind.value, keys: keys.value, partitions: Number(partitions.value) };
     if (replicas.value !== "") body.replicas = Number(replicas.value);
     if (attempts.value !== "") body.max_attempts = Number(attempts.value);
     if (rate.value !== "") body.rate = Number(rate.value);

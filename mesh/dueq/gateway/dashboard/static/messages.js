@@ -2,6 +2,7 @@
 
 import { act, ask, call, follow, path, reasons, Refused, reveal, toast } from "./acts.js";
 import { field, h, put, say, section, table } from "./dom.js";
+import { moment } from "./moments.js";
 import { bytes, count, fromInput, instant, iso, number, timeElement, toInput } from "./words.js";
 
 export function show(frame) {
@@ -48,7 +49,7 @@ class MessagesPage {
     });
     this.details = h("details", { class: "spaced", open: [this.from, this.until, this.job, this.group].some((each) => each.value) },
       h("summary", {}, "By time, job or group"),
-      h("div", { class: "form" }, field("From", this.from), field("Until", this.until), field("Job", this.job, "Its key. Counted and changed together, not listed."), field("Group", this.group, "Of fair topics. Counted and changed together, not listed.")));
+      h("div", { class: "form" }, moment("From", this.from), moment("Until", this.until), field("Job", this.job, "Its key. Counted and changed together, not listed."), field("Group", this.group, "Of fair topics. Counted and changed together, not listed.")));
     this.all = h("button", { type: "button", class: "writes", onclick: () => this.allThatMatch() }, "Change all that match…");
     const form = h("form", { class: "panel", role: "search", "aria-label": "Many messages" },
       h("div", { class: "row" }, field("State", this.state), field("Key begins with", this.prefix),
@@ -182,17 +183,18 @@ class MessagesPage {
   }
 
   drawBar() {
-    const ids = [...this.chosen];
-    this.bar.hidden = ids.length === 0;
-    put(this.bar, h("strong", { role: "status" }, `${count(ids.length, "message")} chosen`), h("span", { class: "acts" }, this.buttons(ids)));
+    const rows = this.rows.filter(({ id }) => this.chosen.has(id));
+    this.bar.hidden = rows.length === 0;
+    put(this.bar, h("strong", { role: "status" }, `${count(rows.length, "message")} chosen`), h("span", { class: "acts" }, this.buttons(rows)));
   }
 
-  /** The acts on messages that are named by their ids. */
-  buttons(ids, after = () => this.load(), state = this.state.value) {
+  /** The acts on messages. */
+  buttons(rows, after = () => this.load(), state = this.state.value) {
+    const ids = rows.map(({ id }) => id);
     const what = count(ids.length, "message");
     const targets = { messages: ids.map((id) => ({ id })) };
     const button = (text, work, danger) => h("button", { type: "button", class: danger ? "danger" : null, onclick: work }, text);
-    const send = (verb, body, said) => call("POST", path(this.topic, "messages", verb), body, `${said} ${what}`).then((answer) => {
+    const sendTo = (address, body, said) => call("POST", address, body, `${said} ${what}`).then((answer) => {
       const left = {};
       for (const { outcome } of answer.messages) {
         if (outcome !== "done") left[outcome] = (left[outcome] ?? 0) + 1;
@@ -201,12 +203,31 @@ class MessagesPage {
       const rest = reasons(left);
       return `${count(done, "message")}: ${said}${rest ? `; ${rest}` : ""}.`;
     });
+    const send = (verb, body, said) => sendTo(path(this.topic, "messages", verb), body, said);
     const direct = (verb, body, said) => act(() => send(verb, body, said), (text) => text).then(after);
     if (state === "dead") {
       return [
         button("Redrive", () => direct("redrive", { ids }, "redrive")),
         button("Discard…", () => ask({ title: `Discard ${what}?`, text: "Dead messages that are discarded are gone.", word: "discard", confirm: "Discard", danger: true,
           run: () => send("discard", { ids }, "discard").then(toast) }).then(after), true),
+      ];
+    }
+    if (state === "leased") {
+      const leases = rows.filter(({ token }) => token).map(({ id, token }) => ({ id, token }));
+      if (!leases.length) return [];
+      const settle = (verb, body, said) => sendTo(path(this.topic, verb), { messages: leases, ...body }, said).then(toast);
+      const untold = "The consumer is not told: it may be at work on what it has, and what it says of that later changes nothing.";
+      return [
+        button("Take back…", () => {
+          const delay = h("input", { type: "text", placeholder: "10m", autocomplete: "off" });
+          return ask({ title: `Take back ${what}?`, text: `${untold} What is taken back is delivered again, and the attempt does not count.`, confirm: "Take back",
+            fields: field("Deliver again after", delay, "90s, 1h30m. Empty: at once."),
+            run: () => settle("release", delay.value.trim() ? { delay: delay.value.trim() } : {}, "take back") }).then(after);
+        }),
+        button("Give up…", () => ask({ title: `Give up ${what}?`, text: `${untold} What is given up is dead: it can be redriven or discarded.`, confirm: "Give up",
+          run: () => settle("nack", { dead: true, reason: "given up from the dashboard" }, "give up") }).then(after)),
+        button("Finish…", () => ask({ title: `Finish ${what}?`, text: `${untold} What is finished counts as done, and is never delivered again.`, word: ids.length > 1 ? "finish" : "", confirm: ids.length > 1 ? "Finish them" : "Finish it", danger: true,
+          run: () => settle("ack", {}, "finish") }).then(after), true),
       ];
     }
     return [
@@ -312,9 +333,9 @@ class MessagesPage {
       shown.close();
       this.load();
     };
-    shown.show(facts(found, row), h("div", {}, h("h3", {}, `Payload, ${bytes(found.size)}`), payload(found)),
+    shown.show(facts(found, row), found.state === "leased" ? h("p", {}, LEASED) : null, h("div", {}, h("h3", {}, `Payload, ${bytes(found.size)}`), payload(found)),
       h("div", { class: "acts" }, h("button", { type: "button", onclick: () => shown.close() }, "Back"),
-        found.state === "leased" ? null : h("span", { class: "acts writes" }, this.buttons([found.id], close, found.state))));
+        h("span", { class: "acts writes" }, this.buttons([found], close, found.state))));
   }
 }
 
@@ -323,7 +344,7 @@ class When {
   constructor() {
     this.due = h("input", { type: "datetime-local", step: "any", value: toInput(Date.now() + 3_600_000) });
     this.delay = h("input", { type: "text", placeholder: "10m", autocomplete: "off" });
-    this.fields = [field("To", this.due, "In the zone of this page's clock."), field("Or after", this.delay, "90s, 1h30m from now. It counts if it is filled in.")];
+    this.fields = [moment("To", this.due), field("Or after", this.delay, "90s, 1h30m from now. It counts if it is filled in.")];
   }
 
   value() {
@@ -360,9 +381,11 @@ function columns(page, state, all) {
   shown.push({ title: "Attempts", number: true, cell: (row) => number(row.attempt) },
     { title: "Size", number: true, cell: (row) => bytes(row.size) });
   if (page.kind !== "timeline") shown.push({ title: "Rank", number: true, cell: (row) => number(row.rank) });
-  if (page.frame.readOnly || state === "leased") shown.shift();
+  if (page.frame.readOnly) shown.shift();
   return shown;
 }
+
+const LEASED = "A consumer has it. It can be run, moved, ranked or cancelled when it waits again: once the consumer gives it back, or its lease ends, or you take it back.";
 
 function facts(found, row) {
   const rows = [

@@ -3,6 +3,7 @@
 import { call, Refused } from "./acts.js";
 import { chart } from "./chart.js";
 import { field, h, say, section } from "./dom.js";
+import { moment } from "./moments.js";
 import { count, fromInput, instant, number, toInput } from "./words.js";
 
 const LENGTHS = { 60: "one minute", 600: "ten minutes", 3600: "one hour" };
@@ -16,7 +17,7 @@ export function seconds(topic) {
   const refused = h("p", { class: "refused", role: "alert" });
   const drawing = chart(`Messages a second of ${topic}, counted`);
   drawing.element.hidden = true;
-  const form = h("form", { class: "tools" }, field("From", from), field("For", length), go);
+  const form = h("form", { class: "tools" }, moment("From", from), field("For", length), go);
   const element = section("Any second ahead", form, told, refused, drawing.element);
 
   async function ask(begin, wanted) {
@@ -40,6 +41,10 @@ export function seconds(topic) {
     }
   }
 
+  function set(ms) {
+    from.value = toInput(ms);
+    from.dispatchEvent(new Event("input"));
+  }
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const begin = fromInput(from.value);
@@ -49,10 +54,10 @@ export function seconds(topic) {
     element,
     /** Have an interval ready to be counted. */
     suggest(ms) {
-      if (!from.value) from.value = toInput(Math.floor(ms / 3_600_000) * 3_600_000);
+      if (!from.value) set(Math.floor(ms / 3_600_000) * 3_600_000);
     },
     open(ms, wanted) {
-      from.value = toInput(ms);
+      set(ms);
       length.value = String(wanted);
       element.scrollIntoView({ block: "nearest" });
       ask(ms, wanted);

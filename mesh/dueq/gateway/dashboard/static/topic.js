@@ -3,10 +3,11 @@
 import { act, ask, call, follow, path } from "./acts.js";
 import { chart } from "./chart.js";
 import { field, h, put, say, section, table } from "./dom.js";
+import { moment } from "./moments.js";
 import { lateness, state } from "./now.js";
 import { seconds } from "./seconds.js";
 import { figures, trouble } from "./trouble.js";
-import { bytes, clock, count, duration, fromInput, iso, number, timeElement } from "./words.js";
+import { bytes, clock, count, duration, exactly, fromInput, iso, number, timeElement } from "./words.js";
 
 const PAST_S = 300;
 const SPANS = { 300: "5 minutes", 3600: "1 hour", 86400: "1 day", 604800: "1 week", 2592000: "30 days", 34560000: "400 days" };
@@ -86,7 +87,7 @@ export function show(frame) {
       say(more, info.partitions > view.parts.length && view.parts.length ? `The ${view.parts.length} with most trouble, of ${number(info.partitions)}.` : "");
       say(pause, info.paused ? "Resume" : "Pause…");
       pause.className = info.paused ? "main writes" : "writes";
-      const told = JSON.stringify([info.settings_version, info.paused, info.rate, info.burst, info.horizon_s, info.partitions]);
+      const told = JSON.stringify([info.settings_version, info.paused, info.rate, info.burst, info.horizon_s, info.partitions, info.labels]);
       if (told !== shown) {
         shown = told;
         put(facts, settings(info));
@@ -117,14 +118,21 @@ function settings(info) {
     ["Kind", info.kind],
     ["Copies", `${info.replicas}, of which ${info.min_isr} must have a message before it counts`],
     ["Longest payload", bytes(info.payload_bytes_max)],
-    ["Horizon", info.horizon_s ? duration(info.horizon_s) : "no cap"],
+    ["Horizon", info.horizon_s ? exactly(info.horizon_s) : "no cap"],
     ["Rate", info.rate ? `${number(info.rate)} a second, ${number(info.burst || Math.ceil(info.rate))} at once` : "no limit"],
     ["Paused", info.paused ? (info.paused_until ? timeElement(info.paused_until) : "until it is resumed") : "no"],
     ["Attempts", info.max_attempts ? `${number(info.max_attempts)}, then dead` : "as many as it takes"],
+    ["Back-off", info.backoff ? backoff(info.backoff) : "none: what fails is delivered again at once"],
+    ["Not delivered in time", info.expired === "dead" ? "dead" : "finished"],
+    ["Dead ones are kept for", exactly(info.dead_retention_s)],
+    ["Keys", info.keys === "unique" ? `unique${info.remember_s ? `, and taken for ${exactly(info.remember_s)} after a message is finished` : ""}` : "free"],
+    ...Object.entries(info.labels).map(([name, value]) => [`Label ${name}`, value.slice(0, 200)]),
     ["Version", String(info.settings_version)],
   ];
   return rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
 }
+
+const backoff = ({ first, factor, longest }) => `${exactly(first)}, each time ${number(factor)} times as long, ${exactly(longest)} at most`;
 
 // ---------------------------------------------------------------- acts
 
@@ -132,7 +140,7 @@ function pausing(topic) {
   const until = h("input", { type: "datetime-local", step: 1 });
   return ask({
     title: `Pause ${topic}?`, text: "Messages are taken as before, and none is delivered.", confirm: "Pause",
-    fields: [field("Until", until, "Empty: until it is resumed.")],
+    fields: [moment("Until", until, "Empty: until it is resumed.")],
     run: () => call("POST", path(topic, "pause"), until.value ? { until: iso(fromInput(until.value)) } : {}, "pause"),
   });
 }
@@ -165,22 +173,34 @@ function deleting(topic, info) {
 
 function changing(topic, info) {
   const input = (value, attributes) => h("input", { type: "number", min: 0, value, ...attributes });
+  const length = (seconds) => h("input", { type: "text", autocomplete: "off", required: true, value: exactly(seconds ?? 0) });
   const fields = {
     rate: input(info.rate, { step: "any" }), burst: input(info.burst), partitions: input(info.partitions, { min: info.partitions }),
-    payload_bytes_max: input(info.payload_bytes_max, { min: 1 }), horizon: input(info.horizon_s ?? 0),
-    max_attempts: input(info.max_attempts ?? 0),
+    payload_bytes_max: input(info.payload_bytes_max, { min: 1 }), horizon: length(info.horizon_s),
+    max_attempts: input(info.max_attempts ?? 0), dead_retention: length(info.dead_retention_s),
+    expired: h("select", {}, [["finish", "is finished"], ["dead", "is dead"]].map(([value, text]) => h("option", { value, selected: value === info.expired }, text))),
+    ...(info.keys === "unique" ? { remember: length(info.remember_s) } : {}),
   };
-  const before = Object.fromEntries(Object.entries(fields).map(([name, each]) => [name, each.value]));
+  const steps = {
+    first: length(info.backoff?.first), longest: length(info.backoff?.longest ?? 3600), factor: input(info.backoff?.factor ?? 2, { min: 1, step: "any" }),
+  };
+  const values = (some) => Object.fromEntries(Object.entries(some).map(([name, each]) => [name, each.type === "number" ? Number(each.value) : each.value.trim()]));
+  const before = values(fields);
+  const stepsBefore = JSON.stringify(values(steps));
   return ask({
     title: `Settings of ${topic}`, confirm: "Change",
     fields: h("div", { class: "form" },
       field("Rate, messages a second", fields.rate, "0: no limit. Only with one partition."), field("Burst", fields.burst, "0: as in a second."),
-      field("Partitions", fields.partitions, "Never fewer."), field("Horizon, seconds", fields.horizon, "0: no cap."),
-      field("Longest payload, bytes", fields.payload_bytes_max), field("Attempts", fields.max_attempts, "0: as many as it takes.")),
+      field("Partitions", fields.partitions, "Never fewer."), field("Horizon", fields.horizon, "365d. 0s: no cap."),
+      field("Longest payload, bytes", fields.payload_bytes_max), field("Attempts", fields.max_attempts, "0: as many as it takes."),
+      field("First back-off", steps.first, "10s. How long a failed message waits."), field("Longest back-off", steps.longest, "1h."), field("Times, from one to the next", steps.factor),
+      field("What is not delivered in time", fields.expired), field("Dead ones are kept for", fields.dead_retention, "14d."),
+      fields.remember ? field("A key stays taken for", fields.remember, "1h, after its message is finished.") : null),
     run: async () => {
-      const changed = Object.entries(fields).filter(([name, each]) => each.value !== before[name] && each.value !== "")
-        .map(([name, each]) => [name, Number(each.value)]);
-      if (changed.length) await call("PATCH", path(topic), Object.fromEntries(changed), `change ${changed.map(([name]) => name).join(", ")}`);
+      const now = values(fields);
+      const changed = Object.fromEntries(Object.entries(now).filter(([name, value]) => value !== before[name] && value !== ""));
+      if (JSON.stringify(values(steps)) !== stepsBefore) changed.backoff = { ...info.backoff, ...values(steps) };
+      if (Object.keys(changed).length) await call("PATCH", path(topic), changed, `change ${Object.keys(changed).join(", ")}`);
     },
   });
 }

@@ -28,6 +28,7 @@ export function chooseUtc(chosen) {
   }
   for (const [input, ms] of inputs) {
     if (ms !== null) input.value = toInput(ms);
+    input.dispatchEvent(new Event("input"));
   }
   for (const listener of listeners) listener();
 }
@@ -115,7 +116,21 @@ export function duration(seconds) {
   return `${Math.round(value / 86_400)} d`;
 }
 
-/** 250 ms, ≤ */
+const UNITS = [["d", 86_400], ["h", 3600], ["m", 60], ["s", 1]];
+
+/** 14d, 1h30m, 0s: exactly, as the gateway reads it. */
+export function exactly(seconds) {
+  let left = seconds;
+  let text = "";
+  for (const [unit, length] of UNITS) {
+    const whole = unit === "s" ? Math.round(left * 1000) / 1000 : Math.floor(left / length);
+    if (whole) text += `${whole}${unit}`;
+    left -= whole * length;
+  }
+  return text || "0s";
+}
+
+/** 250 ms */
 export function milliseconds(ms) {
   if (ms === null || ms === undefined) return "more than an hour";
   return ms < 10 ? `${ms} ms` : duration(ms / 1000);
