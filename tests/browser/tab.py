@@ -182,6 +182,19 @@ class Tab:
                 return
         raise AssertionError(f"the tabulator does not come to {text!r}")
 
+    def flaws(self, inside: str = "", rules: tuple[str, ...] = ()) -> list[tuple[str, list[str]]]:
+        """What axe, which was run on the page before, finds to keep people from using it.
+
+        Args:
+            inside: the first of these elements only.
+            rules: these only.
+        """
+        options = {"runOnly": list(rules)} if rules else {}
+        found = self.driver.execute_async_script(
+            "axe.run(arguments[0] || document, arguments[1]).then(arguments[2])", inside, options
+        )
+        return [(each["id"], [node["html"][:160] for node in each["nodes"]]) for each in found["violations"]]
+
     def complaints(self) -> list[str]:
         """What the console has said since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser")]

@@ -36,7 +36,7 @@ class MessagesPage {
     this.headline = h("h1", {}, `Messages of ${topic}`);
     this.lead = h("p", { class: "lead", role: "status" });
     this.refused = h("p", { class: "refused", role: "alert" });
-    this.place = h("div");
+    this.place = h("div", { tabindex: -1 });
     this.bar = h("div", { class: "chosen writes", hidden: true });
     this.earlier = h("button", { type: "button", hidden: true, onclick: () => this.turn(-1) }, "Previous");
     this.later = h("button", { type: "button", hidden: true, onclick: () => this.turn(1) }, "Next");
@@ -170,7 +170,9 @@ class MessagesPage {
       : dead ? "No message is dead." : this.leased ? "No consumer has a message." : "No message waits.");
     const list = table(`Messages of ${this.topic}`, columns(this, this.state.value, all), (row) => row.id, none);
     list.update(rows);
+    const held = this.place.contains(document.activeElement);
     put(this.place, list.element);
+    if (held) this.place.focus();
     this.earlier.hidden = this.cursors.length < 2;
     this.later.hidden = !cursor;
     this.drawBar();
@@ -204,12 +206,13 @@ class MessagesPage {
       return `${count(done, "message")}: ${said}${rest ? `; ${rest}` : ""}.`;
     });
     const send = (verb, body, said) => sendTo(path(this.topic, "messages", verb), body, said);
+    const done = (was) => was && after(); // who goes back stays where they were
     const direct = (verb, body, said) => act(() => send(verb, body, said), (text) => text).then(after);
     if (state === "dead") {
       return [
         button("Redrive", () => direct("redrive", { ids }, "redrive")),
         button("Discard…", () => ask({ title: `Discard ${what}?`, text: "Dead messages that are discarded are gone.", word: "discard", confirm: "Discard", danger: true,
-          run: () => send("discard", { ids }, "discard").then(toast) }).then(after), true),
+          run: () => send("discard", { ids }, "discard").then(toast) }).then(done), true),
       ];
     }
     if (state === "leased") {
@@ -222,12 +225,12 @@ class MessagesPage {
           const delay = h("input", { type: "text", placeholder: "10m", autocomplete: "off" });
           return ask({ title: `Take back ${what}?`, text: `${untold} What is taken back is delivered again, and the attempt does not count.`, confirm: "Take back",
             fields: field("Deliver again after", delay, "90s, 1h30m. Empty: at once."),
-            run: () => settle("release", delay.value.trim() ? { delay: delay.value.trim() } : {}, "take back") }).then(after);
+            run: () => settle("release", delay.value.trim() ? { delay: delay.value.trim() } : {}, "take back") }).then(done);
         }),
         button("Give up…", () => ask({ title: `Give up ${what}?`, text: `${untold} What is given up is dead: it can be redriven or discarded.`, confirm: "Give up",
-          run: () => settle("nack", { dead: true, reason: "given up from the dashboard" }, "give up") }).then(after)),
+          run: () => settle("nack", { dead: true, reason: "given up from the dashboard" }, "give up") }).then(done)),
         button("Finish…", () => ask({ title: `Finish ${what}?`, text: `${untold} What is finished counts as done, and is never delivered again.`, word: ids.length > 1 ? "finish" : "", confirm: ids.length > 1 ? "Finish them" : "Finish it", danger: true,
-          run: () => settle("ack", {}, "finish") }).then(after), true),
+          run: () => settle("ack", {}, "finish") }).then(done), true),
       ];
     }
     return [
@@ -235,15 +238,15 @@ class MessagesPage {
       button("Move…", () => {
         const when = new When();
         return ask({ title: `Move ${what}`, confirm: "Move", fields: when.fields,
-          run: () => send("move", { ...targets, ...when.value() }, "move").then(toast) }).then(after);
+          run: () => send("move", { ...targets, ...when.value() }, "move").then(toast) }).then(done);
       }),
       this.kind === "timeline" ? null : button("Rank…", () => {
         const rank = h("input", { type: "number", min: 0, max: 65_535, required: true });
         return ask({ title: `Rank of ${what}`, confirm: "Change", fields: field("Rank", rank, "0 to 65,535; the smallest goes first."),
-          run: () => send("change", { ...targets, rank: Number(rank.value) }, "change rank").then(toast) }).then(after);
+          run: () => send("change", { ...targets, rank: Number(rank.value) }, "change rank").then(toast) }).then(done);
       }),
       button("Cancel…", () => ask({ title: `Cancel ${what}?`, text: "Once this is done, they are never delivered.", word: ids.length > 1 ? "cancel" : "", confirm: ids.length > 1 ? "Cancel them" : "Cancel it", danger: true,
-        run: () => send("cancel", targets, "cancel").then(toast) }).then(after), true),
+        run: () => send("cancel", targets, "cancel").then(toast) }).then(done), true),
     ];
   }
 

@@ -12,6 +12,7 @@ import { bytes, clock, count, duration, exactly, fromInput, iso, number, timeEle
 const PAST_S = 300;
 const SPANS = { 300: "5 minutes", 3600: "1 hour", 86400: "1 day", 604800: "1 week", 2592000: "30 days", 34560000: "400 days" };
 const PAGE = 100;
+const AGAIN_MS = 3000;
 
 export function show(frame) {
   const { topic } = frame;
@@ -40,12 +41,11 @@ export function show(frame) {
   });
   pause.addEventListener("click", () => (info?.paused ? resume(topic) : pausing(topic)));
 
-  const element = h("div", { class: "page" },
-    h("div", {}, wrong.element,
-      h("div", { class: "acts spaced" },
-        h("a", { class: "button", href: `/messages?${own}` }, "Messages"),
-        h("a", { class: "button writes", href: `/create?${own}` }, "New message"),
-        pause)),
+  const acts = h("div", { class: "acts spaced", hidden: true },
+    h("a", { class: "button", href: `/messages?${own}` }, "Messages"),
+    h("a", { class: "button writes", href: `/create?${own}` }, "New message"),
+    pause);
+  const rest = h("div", { class: "page", hidden: true },
     section("Now and next", totals.element,
       h("div", { class: "tools spaced" }, field("Look ahead", span)), drawing.element, exact),
     counted.element,
@@ -58,18 +58,19 @@ export function show(frame) {
     h("div", { class: "writes" }, section("What cannot be undone", h("div", { class: "acts" },
       h("button", { type: "button", class: "danger", onclick: () => purging(topic, info) }, "Cancel all that wait…"),
       h("button", { type: "button", class: "danger", onclick: () => deleting(topic, info) }, "Delete topic…")))));
-
-  loadLists(topic, lists);
+  const element = h("div", { class: "page" }, h("div", {}, wrong.element, acts), rest);
 
   return {
     title: topic,
     element,
     live: { topic, ahead },
     update(view) {
+      acts.hidden = rest.hidden = !view.topic;
       if (!view.topic) {
         wrong.update(view.alarms, `There is no topic ${topic}.`, view.fault ? "" : "It may have been deleted. The page Now has all that there are.");
         return;
       }
+      if (!info) loadLists(topic, lists);
       info = view.topic;
       wrong.update(view.alarms, `${topic}: all is well.`, lead(view));
       totals.update([
@@ -211,14 +212,15 @@ function changing(topic, info) {
 function loadLists(topic, place) {
   const shown = new Map();
   for (const list of LISTS) {
-    const body = h("div");
+    const body = h("div", { tabindex: -1 });
     shown.set(list, section(list.title, body));
     const load = async (cursor = "") => {
       let page;
       try {
         page = await (list.read ? list.read(topic) : pageOf(list, topic, cursor));
       } catch {
-        return; // the page itself says what is wrong
+        setTimeout(() => place.isConnected && load(cursor), AGAIN_MS); // the page itself says what is wrong
+        return;
       }
       const rows = page[list.path];
       if (rows.length && !shown.get(list).isConnected) {
@@ -226,8 +228,10 @@ function loadLists(topic, place) {
       }
       const made = table(list.title, list.columns(topic, () => load(cursor)), list.key, `No ${list.path}.`);
       made.update(rows);
+      const held = body.contains(document.activeElement);
       put(body, made.element, page.cursor ? h("p", { class: "pager" },
         h("button", { type: "button", onclick: () => load(page.cursor) }, "Next")) : null);
+      if (held) body.focus();
     };
     load();
   }
@@ -288,7 +292,7 @@ const LISTS = [
           button("Trigger", row.name, () => act(() => call("POST", own("trigger"), undefined, `trigger recurrence ${row.name}`), `${row.name} has made a message.`).then(() => again())),
           button(row.paused ? "Resume" : "Pause", row.name, () => act(() => call("POST", own(verb), undefined, `${verb} recurrence ${row.name}`), "Done.").then(() => again())),
           button("Delete…", row.name, () => ask({ title: `Delete ${row.name}?`, word: row.name, confirm: "Delete", danger: true,
-            run: () => call("DELETE", path(topic, "recurrences", row.name), undefined, `delete recurrence ${row.name}`) }).then(() => again()), true));
+            run: () => call("DELETE", path(topic, "recurrences", row.name), undefined, `delete recurrence ${row.name}`) }).then((done) => done && again()), true));
       } },
     ],
   },
@@ -313,7 +317,7 @@ const LISTS = [
       { title: "Until", cell: (row) => at(row.until) },
       { title: "Acts", cell: (row) => (row.messages && row.state === "committed" ? buttons(button("Cancel…", row.key, () => ask({
         title: "Cancel this job?", word: "cancel", confirm: "Cancel it", danger: true, text: `${count(row.messages, "message")} that no consumer has ${row.messages === 1 ? "is" : "are"} taken back.`,
-        run: () => call("POST", path(topic, "jobs", row.key, "cancel"), undefined, `cancel job ${row.key}`) }).then(() => again()), true)) : null) },
+        run: () => call("POST", path(topic, "jobs", row.key, "cancel"), undefined, `cancel job ${row.key}`) }).then((done) => done && again()), true)) : null) },
     ],
   },
 ];
