@@ -30,9 +30,9 @@ def mail(client: Client) -> str:
     now_ms = int(time.time() * 1000)
     client.create_topic("mail", partitions=2, replicas=3, max_attempts=1)
     producer = client.producer("mail")
-    keys = [f"letter-{number}" for number in range(60)] + [HOSTILE[:200]]
-    dues = [now_ms + 2 * HOUR_MS + 60_000 * number for number in range(61)]
-    producer.schedule_many([b'{"to":"a"}'] * 60 + [HOSTILE.encode()], dues, keys=keys)
+    keys = [f"letter-{number}" for number in range(60)] + [HOSTILE[:200], "bill-\u202egnp.exe"]
+    dues = [now_ms + 2 * HOUR_MS + 60_000 * number for number in range(62)]
+    producer.schedule_many([b'{"to":"a"}'] * 60 + [HOSTILE.encode(), b"x"], dues, keys=keys)
     client.create_recurrence("mail", "nightly", cron="0 3 * * *", payload=b"x")
     return "mail"
 
@@ -194,6 +194,8 @@ def test_what_messages_hold_is_only_ever_text(tab: Tab, mail: str) -> None:
     tab.says(HOSTILE, "dialog pre")
     assert tab.driver.title.startswith("Messages of mail")
     assert tab.all("main img, dialog img") == []
+    tab.go(f"/messages?topic={mail}&key_prefix=bill-")
+    tab.says("bill-\\u{202e}gnp.exe", "th")
 
 
 def test_what_consumers_have_is_listed_and_one_message_found_by_its_key(tab: Tab, client: Client) -> None:

@@ -3,7 +3,7 @@
 import { act, ask, call, follow, path, reasons, Refused, reveal, toast } from "./acts.js";
 import { field, h, put, say, section, table } from "./dom.js";
 import { moment } from "./moments.js";
-import { bytes, count, fromInput, instant, iso, number, timeElement, toInput } from "./words.js";
+import { bytes, count, fromInput, instant, iso, number, timeElement, toInput, visible } from "./words.js";
 
 export function show(frame) {
   const { topic, parameters } = frame;
@@ -331,7 +331,7 @@ class MessagesPage {
   }
 
   reveal(found, row) {
-    const shown = reveal(found.key || found.id);
+    const shown = reveal(visible(found.key) || found.id);
     const close = () => {
       shown.close();
       this.load();
@@ -371,12 +371,12 @@ function sentence(filter, topic) {
 function columns(page, state, all) {
   const dead = state === "dead";
   const shown = [
-    { title: "Chosen", head: all, cell: (row) => ({ key: "box", node: h("input", { type: "checkbox", "aria-label": `Choose ${row.key || row.id}`,
+    { title: "Chosen", head: all, cell: (row) => ({ key: "box", node: h("input", { type: "checkbox", "aria-label": `Choose ${visible(row.key) || row.id}`,
       onchange: (event) => page.choose(row.id, event.target.checked) }) }) },
-    { title: "Message", heads: true, cell: (row) => ({ key: "open", node: h("button", { type: "button", class: "link", title: row.id, onclick: () => page.open(row) }, row.key || row.id) }) },
+    { title: "Message", heads: true, cell: (row) => ({ key: "open", node: h("button", { type: "button", class: "link", title: row.id, onclick: () => page.open(row) }, visible(row.key) || row.id) }) },
     { title: dead ? "Died" : "Due", cell: (row) => ({ key: row.due, node: timeElement(dead ? row.died_at : row.due) }) },
   ];
-  if (dead) shown.push({ title: "Why", cell: (row) => row.reason || { text: "no reason was given", faint: true } });
+  if (dead) shown.push({ title: "Why", cell: (row) => visible(row.reason) || { text: "no reason was given", faint: true } });
   if (state === "leased") {
     shown.push({ title: "With consumer", cell: (row) => ({ text: row.holder.slice(0, 12), title: row.holder }) },
       { title: "Until", cell: (row) => (row.lease_ends ? { key: row.lease_ends, node: timeElement(row.lease_ends) } : "just now") });
@@ -398,15 +398,15 @@ function facts(found, row) {
     ["In UTC", h("span", { class: "code" }, iso(found.due))],
     found.waits_until !== found.due ? ["Waits until", timeElement(found.waits_until)] : null,
     found.died_at ? ["Died", timeElement(found.died_at)] : null,
-    row.reason ? ["Why", row.reason] : null,
+    row.reason ? ["Why", visible(row.reason)] : null,
     ["Attempts", number(found.attempt)],
     found.rank ? ["Rank", number(found.rank)] : null,
-    found.group ? ["Group", found.group] : null,
+    found.group ? ["Group", visible(found.group)] : null,
     found.expires ? ["Expires", timeElement(found.expires)] : null,
     found.holder ? ["With consumer", h("span", { class: "code" }, found.holder)] : null,
     found.lease_ends ? ["Its lease ends", timeElement(found.lease_ends)] : null,
     ["Partition", `${found.partition}, version ${found.version}`],
-    ...Object.entries(found.headers).map(([name, value]) => [`Header ${name}`, value]),
+    ...Object.entries(found.headers).map(([name, value]) => [`Header ${visible(name)}`, visible(value)]),
   ].filter(Boolean);
   return h("dl", { class: "facts" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }

@@ -116,6 +116,11 @@ export function duration(seconds) {
   return `${Math.round(value / 86_400)} d`;
 }
 
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+
+/** A text of somebody else, in which nothing hides or turns the direction of the rest. */
+export const visible = (text) => text.replace(UNSEEN, (found) => `\\u{${found.charCodeAt(0).toString(16)}}`);
+
 const UNITS = [["d", 86_400], ["h", 3600], ["m", 60], ["s", 1]];
 
 /** 14d, 1h30m, 0s: exactly, as the gateway reads it. */
