@@ -255,6 +255,19 @@ def test_times_are_those_of_the_viewer_with_utc_at_hand(tab: Tab, mail: str) -> 
     tab.until(lambda: tab.all("td time")[0].text == local)
 
 
+def test_a_time_that_the_clocks_skip_or_repeat_is_said(tab: Tab) -> None:
+    tab.go("/create")
+    due = tab.field("Due")
+    for text, said in (
+        ("2027-03-14T02:30", "there is no 02:30 on that day. Taken as 03:30, 2027-03-14 07:30:00 UTC"),
+        ("2027-11-07T01:30", "comes twice on that day. Taken as 2027-11-07 05:30:00 UTC"),
+        ("2027-07-01T12:00", "2027-07-01 16:00:00 UTC."),
+    ):
+        script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'));"
+        tab.driver.execute_script(script, due, text)
+        tab.says(said, ".moment")
+
+
 def test_the_keyboard_alone_suffices(tab: Tab, mail: str) -> None:
     tab.go("/")
     tab.says(mail, "tbody")

@@ -84,7 +84,7 @@ function topicForm() {
   const partitions = h("input", { type: "number", min: 1, max: 1024, value: 1 });
   const replicas = h("input", { type: "number", min: 1, max: 9 });
   const attempts = h("input", { type: "number", min: 0 });
-  const keys = h("select", {}, [["free", "free: several messages may have the same"], ["unique", "unique: a key names one message"]].map(([value, text]) => h("option", { value }, text)));
+  const keys = h("select", {}, [["free", "free: they may repeat"], ["unique", "unique: one message each"]].map(([value, text]) => h("option", { value }, text)));
   const rate = h("input", { type: "number", min: 0, step: "any" });
   return form("Topic", "Create topic", [
     field("Name", name, "Letters, digits, dot, underscore and hyphen."), field("Kind", kind), field("Partitions", partitions, "They work in parallel."),
