@@ -96,7 +96,7 @@ def demand(request: Request, wanted: str) -> None:
 
 @asynccontextmanager
 async def whole(request: Request, most: int) -> AsyncGenerator[bytes, None]:
-    """Read a body; the room that it takes is given back afterwards.
+    """Read a body; the room that it takes is given back afterwards. What is only announced takes none.
 
     Args:
         request: whose body.
@@ -107,16 +107,13 @@ async def whole(request: Request, most: int) -> AsyncGenerator[bytes, None]:
         Busy: all requests together hold too much.
     """
     room: BodyRoom = request.app.state.room
-    announced = _announced(request, most)
+    _check_announced(request, most)
     held = 0
     parts: list[bytes] = []
     begun = time.monotonic()
     try:
-        room.take(announced)
-        held = announced
-        size = 0
         async for part in pieces(request):
-            size += len(part)
+            size = held + len(part)
             if size > most:
                 raise _too_long(size, most)
             wanted = (time.monotonic() - begun - _PAUSE_S) * limits.GATEWAY_BYTES_PER_S_MIN
@@ -125,9 +122,8 @@ async def whole(request: Request, most: int) -> AsyncGenerator[bytes, None]:
                 raise Refusal(
                     408, f"the body comes at less than {slowest} bytes a second", size, slowest, True
                 )
-            if size > held:
-                room.take(size - held)
-                held = size
+            room.take(len(part))
+            held = size
             parts.append(part)
         yield b"".join(parts)
     finally:
@@ -203,13 +199,12 @@ def _deeper_than(body: bytes, depth: int) -> bool:
     return len(steps) > 0 and int(np.cumsum(steps).max()) > depth
 
 
-def _announced(request: Request, most: int) -> int:
+def _check_announced(request: Request, most: int) -> None:
     length = request.headers.get("content-length", "0")
     if not length.isascii() or not length.isdigit():
         raise Refusal(400, f"content-length is a number, not {length!r:.80}", length)
     if int(length) > most:
         raise _too_long(int(length), most)
-    return int(length)
 
 
 def _too_long(size: int, most: int) -> Refusal:

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from dueq import limits
+from dueq.errors import Busy
 from dueq.gateway import bodies
 from dueq.gateway.problems import Refusal
 
@@ -33,6 +34,33 @@ def read(monkeypatch: pytest.MonkeyPatch, piece: bytes, seconds: int) -> bytes:
             return found
 
     return asyncio.run(run())
+
+
+def test_what_is_only_announced_takes_no_room() -> None:
+    room = bodies.BodyRoom(100)
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"x" * 40
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        state = SimpleNamespace(state=SimpleNamespace(room=room))
+        request: Any = SimpleNamespace(headers={"content-length": "90"}, stream=slow, app=state)
+
+        async def take() -> None:
+            async with bodies.whole(request, 100):
+                pass
+
+        readers = [asyncio.create_task(take()) for _ in range(3)]
+        [refused], waiting = await asyncio.wait(readers, return_when=asyncio.FIRST_COMPLETED)
+        assert isinstance(refused.exception(), Busy)
+        assert (len(waiting), room.taken) == (2, 80)
+        for reader in waiting:
+            reader.cancel()
+        await asyncio.wait(waiting)
+        assert room.taken == 0
+
+    asyncio.run(run())
 
 
 def test_a_body_may_take_its_time_while_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
