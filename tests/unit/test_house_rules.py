@@ -18,7 +18,10 @@ LINES_MAX = 700
 LINES_TO_THINK_AT = 400
 
 OWNED: dict[str, tuple[str | tuple[str, ...], set[str]]] = {
-    "partition": (("core/partition", "core/delivery"), {"timeline", "checkpoints", "dispatcher", "levels"}),
+    "partition": (
+        ("core/partition", "core/delivery"),
+        {"timeline", "checkpoints", "dispatcher", "levels", "jobs"},
+    ),
     "timeline": (("core/partition", "core/state"), {"jobs"}),
     "replica": ("core/replication", {"leading", "log", "following", "standing", "stopped", "node"}),
     "leading": ("core/replication", {"isr", "followers", "confirmation"}),

@@ -384,7 +384,7 @@ class BrokerCore:
             if partition.tick(now):
                 ctx.attend(uid)
                 ctx.touch(partition)
-            if partition.jobs.asks:
+            if partition.has_asks:
                 self._peer_messages.send_asks(partition, now)
 
     def _watch_peers(self, now: Now) -> None:

@@ -119,8 +119,7 @@ class PeerMessages:
 
     def send_asks(self, partition: Partition, now: Now) -> None:
         """Bring the questions of a partition about its jobs to who leads the partitions that decide."""
-        asks, partition.jobs.asks = partition.jobs.asks, []
-        for ask in asks:
+        for ask in partition.take_asks():
             if (tell := self._ask(ask, now)) is not None:
                 self._tell(tell, now)
             elif (peer := self._ctx.peers.get(self._routing.leader_of(ask.uid).broker_id)) is not None:
@@ -128,11 +127,11 @@ class PeerMessages:
 
     def _ask(self, ask: JobAsk, now: Now) -> JobTell | None:
         partition = self._partitions.get(ask.uid)
-        return partition.jobs.asked(ask, now) if partition is not None else None
+        return partition.job_asked(ask, now) if partition is not None else None
 
     def _tell(self, tell: JobTell, now: Now) -> None:
         if (partition := self._partitions.get(tell.uid)) is not None:
-            partition.jobs.told(tell, now)
+            partition.job_told(tell, now)
 
     def _relay(self, peer: Peer, relay: Relay, now: Now) -> None:
         if relay.back:

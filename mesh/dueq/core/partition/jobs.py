@@ -95,7 +95,7 @@ class Jobs:
     """The jobs of one partition, while it is led here.
 
     Attributes:
-        asks: questions to the leaders of other partitions, to be taken by the broker.
+        asks: questions to the leaders of other partitions, until they are taken.
     """
 
     def __init__(self, ctx: Context, partition: CaredPartition) -> None:
@@ -134,6 +134,11 @@ class Jobs:
                 del self._passes[work.reveals]
             elif record.sequence == work.last:
                 self._go_on(work, now)
+
+    def take_asks(self) -> list[JobAsk]:
+        """Return the questions that are to be sent, and begin a new list."""
+        asks, self.asks = self.asks, []
+        return asks
 
     def asked(self, ask: JobAsk, now: Now) -> JobTell | None:
         """Answer the leader of another partition; None where this one does not decide."""

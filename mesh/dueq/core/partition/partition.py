@@ -74,6 +74,8 @@ from dueq_codecs.messages import (
     ChangeRequest,
     ChunkRequest,
     Code,
+    JobAsk,
+    JobTell,
     SnapshotChunk,
     SnapshotRequest,
     UploadAck,
@@ -468,6 +470,23 @@ class Partition:
     def upload_acked(self, peer: Peer, ack: UploadAck) -> None:
         """A follower has a chunk."""
         self.uploads.acked(peer, ack)
+
+    @property
+    def has_asks(self) -> bool:
+        """Whether it has questions about its jobs to other partitions."""
+        return bool(self.jobs.asks)
+
+    def take_asks(self) -> list[JobAsk]:
+        """Return these questions; they are the caller's from now on."""
+        return self.jobs.take_asks()
+
+    def job_asked(self, ask: JobAsk, now: Now) -> JobTell | None:
+        """Answer another partition that asks what became of a job, as far as it is known here."""
+        return self.jobs.asked(ask, now)
+
+    def job_told(self, tell: JobTell, now: Now) -> None:
+        """Another partition has answered."""
+        self.jobs.told(tell, now)
 
     def close(self, now: Now) -> None:
         """The topic was deleted: what is still under way comes to nothing."""
