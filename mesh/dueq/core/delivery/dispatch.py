@@ -134,6 +134,8 @@ class TopicDispatcher:
         self._dirty = False  # something was handed in since the last tick
         # (mono) When `tick` is wanted at the latest, pushes that are laid out left aside.
         self._tick_us = 0
+        self._pushed = False  # `push` was enough before this turn
+        self._left_due = False  # the last tick has left what was laid out to the next `push`
 
     # -------------------------------------------------------------- what is led
 
@@ -285,6 +287,7 @@ class TopicDispatcher:
         mesh_us = clock.mesh_now_us(now)
         self._clock.tick(mesh_us, now)
         self._tick_us = now.mono_us
+        self._left_due = False
         look_ahead_ms = look_ahead_ms if self._turns.looks_ahead else 0
         self._look_ahead_ms = look_ahead_ms
         self._paused = paused
@@ -294,7 +297,10 @@ class TopicDispatcher:
             if lane.act_us <= now.mono_us:
                 lane.end_leases(now, LOOK_US, RETRY_US)
         if not paused:
-            self._pushing.push(now, mesh_us)
+            # What has come due since the push before this turn leaves with what comes due during it, in one frame.
+            self._left_due = self._pushed and self._pushing.is_laid_out(mesh_us // 1000)
+            if not self._left_due:
+                self._pushing.push(now, mesh_us)
             self._leasing.lease(now, mesh_us // 1000, look_ahead_ms, recording=recording)
             self._leasing.stage_again(self._resending.again)
             self._renewals.propose(now, mesh_us // 1000)
@@ -302,7 +308,7 @@ class TopicDispatcher:
         self._replies.tell_waiting(now)
         self._replies.answer_late(now)
         self._pushing.count()
-        self._dirty = False
+        self._dirty = self._pushed = False
 
     def push(self, now: Now, clock: MeshTime) -> bool:
         """Push what was laid out for this instant, if nothing else is to be done.
@@ -316,7 +322,9 @@ class TopicDispatcher:
             return False
         mesh_us = clock.mesh_now_us(now)
         self._clock.tick(mesh_us, now)
-        return self._pushing.push_laid_out(now, mesh_us)
+        self._pushed = self._pushing.push_laid_out(now, mesh_us)
+        self._left_due = False
+        return self._pushed
 
     def next_push_us(self, now: Now) -> int:
         """Return when (mono, µs) `push` or `tick` must be called again, after a `push` that was all."""
@@ -378,6 +386,8 @@ class TopicDispatcher:
                 if mesh_ms < at_ms < other_ms:
                     other_ms = at_ms
         self._tick_us = min(best_us, now.mono_us + TICK_US, now.mono_us + other_ms * 1000 - mesh_us)
+        if self._left_due:
+            return now.mono_us
         if soonest_ms < NEVER_MS:
             best_us = min(best_us, now.mono_us + soonest_ms * 1000 - mesh_us)
         return best_us if best_us < NEVER_US else None

@@ -87,6 +87,13 @@ class Pushing:
                 return False
         return not due or self._push_prepared(due, mesh_ms, mesh_us, now)
 
+    def is_laid_out(self, mesh_ms: int) -> bool:
+        """Whether something is due, and all of it was laid out."""
+        for lane in self._lanes.values():
+            if lane.has_late or lane.next_unprepared_ms <= mesh_ms:
+                return False
+        return self.next_ms <= mesh_ms
+
     @property
     def next_ms(self) -> int:
         """The next instant for which something was laid out; NEVER_MS when there is none."""

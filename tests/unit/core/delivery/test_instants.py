@@ -98,6 +98,37 @@ def test_the_end_of_a_lease_wants_a_whole_turn() -> None:
     assert stage.leds[1].log[-1].kind == RecordKind.EXPIRE
 
 
+def test_what_comes_due_between_a_push_and_its_turn_leaves_with_the_next_push() -> None:
+    stage, keys = granted(20, 21, 22)
+    assert [keys_in(push) for push in push_only(stage, 20)[1]] == [keys[:1]]
+    stage.tick(21)
+    assert stage.dispatcher.next_deadline_us(at(21)) == MONO_US + 21_000
+    enough, (push,) = push_only(stage, 22)
+    assert (enough, keys_in(push)) == (True, keys[1:])
+    assert push.number == 2
+
+
+def test_a_turn_pushes_what_the_push_before_it_could_not() -> None:
+    stage, keys = granted(20, 21)
+    stage.leds[1].answering = False
+    assert push_only(stage, 20) == (False, [])
+    stage.leds[1].answering = True
+    stage.tick(21)
+    (push,) = [message for _, message, _ in stage.sent if isinstance(message, Push)]
+    assert keys_in(push) == keys
+
+
+def test_what_was_left_to_a_push_that_cannot_leave_is_pushed_by_the_next_turn() -> None:
+    stage, keys = granted(20, 21)
+    push_only(stage, 20)
+    stage.tick(21)
+    stage.leds[1].answering = False
+    assert push_only(stage, 21) == (False, [])
+    stage.leds[1].answering = True
+    stage.tick(22)
+    assert [keys_in(m) for _, m, _ in stage.sent if isinstance(m, Push)] == [keys[:1], keys[1:]]
+
+
 @pytest.mark.parametrize(
     "what", ["paused", "frame", "route", "shift", "unled", "hold", "unconfirmed", "withheld"]
 )
