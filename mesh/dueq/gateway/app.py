@@ -130,6 +130,7 @@ def create_app(
         version=__version__,
         description=_ABOUT,
         lifespan=lifespan,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

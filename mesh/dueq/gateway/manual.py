@@ -6,12 +6,13 @@ policy forbids. So here is a page of our own over the files of fastapi-offline.
 
 from __future__ import annotations
 
+import asyncio
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from fastapi import APIRouter, FastAPI
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 
 from dueq.gateway.guards import POLICY
@@ -59,7 +60,17 @@ async def script() -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Add the page and its files."""
+    """Add the description, the page and its files.
+
+    The description is made once, in a thread: that takes a second, in which others are served.
+    """
+    making = asyncio.Lock()
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def described() -> Response:
+        async with making:
+            return JSONResponse(await asyncio.to_thread(app.openapi))
+
     app.include_router(router)
     found = find_spec("fastapi_offline")
     assert found is not None
