@@ -31,7 +31,7 @@ _PAYLOAD_SHOWN_BYTES = 200
 )  # fmt: skip
 @click.option(
     "--until", "end", metavar="INSTANT", callback=instant,
-    help="Only what waits until before this instant.",
+    help="Only what waits until an instant before this one.",
 )  # fmt: skip
 @click.option(
     "--limit", "-n", type=click.IntRange(min=1), default=_LIMIT, show_default=True,

@@ -27,12 +27,12 @@ _BATCH = 256
 )
 @click.option(
     "--ack/--no-ack", default=True, show_default=True,
-    help="Whether printed messages are done; otherwise they are given back at the end.",
+    help="Finish messages once they are printed, or give them back at the end.",
 )  # fmt: skip
 @line_options
 @click.option(
     "--lease", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="SECONDS",
-    help="How long a message is ours before another consumer may have it.",
+    help="How long a message is leased; after that another consumer may have it.",
 )  # fmt: skip
 @click.option(
     "--credit", type=click.IntRange(min=1), default=256, show_default=True,
@@ -40,11 +40,11 @@ _BATCH = 256
 )  # fmt: skip
 @click.option(
     "--name",
-    help="Of this consumer: if it dies, the next one of this name gets its unfinished messages at once.",
+    help="The consumer's name: if it dies, the next one of this name gets its unfinished messages at once.",
 )
 @click.option(
     "--ack-on-receipt", is_flag=True,
-    help="Each message is done before it is printed: at most once, so one may be lost.",
+    help="Finish each message before it is printed: it comes at most once, and may be lost.",
 )  # fmt: skip
 @click.option(
     "--drain", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="SECONDS",

@@ -26,7 +26,7 @@ def line_options(function: _Function) -> _Function:
         click.option("--keys", "with_key", is_flag=True, help="Put each message's key and a tab before its payload."),
         click.option(
             "--format", "style", type=click.Choice(["text", "base64", "json"]), default="text", show_default=True,
-            help="The payload as text or base64, one a line; or all about the message as JSON, one object a line.",
+            help="The payload as text or base64, one a line; or all of the message as JSON, one object a line.",
         ),
     ):  # fmt: skip
         function = option(function)

@@ -36,7 +36,7 @@ class GatewayMissing(DueqError):
 @click.option("--read-only", is_flag=True, help="Refuse whatever changes or delivers something.")
 @click.option(
     "--webhook-allow", "allowed", multiple=True, metavar="CIDR", envvar="DUEQ_WEBHOOK_ALLOW",
-    help="A network to which webhooks may go, beside public addresses; may be given several times.",
+    help="A network to which webhooks may go, besides public addresses; may be given several times.",
 )  # fmt: skip
 @click.option(
     "--secrets-key-file", type=click.Path(dir_okay=False, path_type=Path), envvar="DUEQ_SECRETS_KEY_FILE",

@@ -42,7 +42,7 @@ _COMMANDS = {
     "forecast": ("dueq.cli.forecast:forecast", "Show how many messages fall due, second by second."),
     "export": ("dueq.cli.export:export", "Write what waits and what was delivered as Parquet."),
     "status": ("dueq.cli.status:status", "Show brokers, topics and consumers."),
-    "partition": ("dueq.cli.partition:partition", "Recover a partition whose replicas in sync are all lost."),
+    "partition": ("dueq.cli.partition:partition", "Recover a partition that has lost all in-sync replicas."),
 }
 
 

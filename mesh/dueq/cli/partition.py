@@ -44,7 +44,7 @@ _FATES: Final = {
 
 @click.group(cls=SuggestingGroup)
 def partition() -> None:
-    """Recover a partition whose replicas in sync are all lost."""
+    """Recover a partition that has lost all in-sync replicas."""
 
 
 @partition.command()

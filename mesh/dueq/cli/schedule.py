@@ -37,11 +37,11 @@ _LINES_PER_CALL = 4096
     "--window",
     metavar="DURATION",
     callback=duration,
-    help="Let the mesh choose an instant up to so much later: 30s, 10m.",
+    help="Let the mesh choose an instant up to this much later: 30s, 10m.",
 )
 @click.option(
     "--expires", metavar="WHEN", callback=instant_or_duration,
-    help="Do not deliver it from then on: an instant, as of --at, or a time from now, as of --in.",
+    help="Do not deliver it after this: an instant as with --at, or a time from now as with --in.",
 )  # fmt: skip
 @click.option(
     "--max-attempts", type=click.IntRange(1, ATTEMPTS_MAX),
@@ -54,7 +54,7 @@ _LINES_PER_CALL = 4096
 )
 @click.option(
     "--on-duplicate", type=click.Choice(("refuse", "keep", "replace")),
-    help="What is done if a unique key names a message already. Default: refuse.",
+    help="What to do when a unique key already names a message. Default: refuse.",
 )  # fmt: skip
 @click.option("--lines", is_flag=True, help="Every line of the input is a message.")
 @json_option

@@ -67,7 +67,7 @@ _OPTIONS: Final = (
     click.option("--dead-retention", metavar="DURATION", callback=duration, help="How long a dead message stays: 14d."),
     click.option(
         "--label", "labels", metavar="NAME=TEXT", multiple=True, callback=_labels,
-        help="What is to be known of the topic, for people and programs; may be given many times.",
+        help="What people or programs should know of the topic; may be given many times.",
     ),
 )  # fmt: skip
 
