@@ -9,10 +9,10 @@ from numbers import Integral
 from typing import Final
 
 from dueq import limits
-from dueq.client.core.ports.shared_body import SharedBody
+from dueq.client.core.ports.shared_body import NamedBody
 from dueq.errors import InvalidRequest
 
-Payload = bytes | bytearray | memoryview | SharedBody
+Payload = bytes | bytearray | memoryview | NamedBody
 ENDPOINTS_VARIABLE: Final = "DUEQ_ENDPOINTS"
 KINDS: Final = ("timeline", "priority", "fair")
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.TOPIC_NAME_MAX}}}", re.ASCII)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dueq import limits
 from dueq.client.arguments import Payload
-from dueq.client.core.ports.shared_body import SharedBody
+from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.per_row import Headers
 from dueq.client.times import Due, Expiries
 from dueq.errors import InvalidRequest
@@ -47,8 +47,8 @@ class Batch:
 
     def goes_with(self, payload: object) -> bool:
         """Whether a payload may be in one request with these: all have the same shared body, or none has one."""
-        if not self.payloads or not isinstance(self.payloads[0], SharedBody):
-            return not self.payloads or not isinstance(payload, SharedBody)
+        if not self.payloads or not isinstance(self.payloads[0], NamedBody):
+            return not self.payloads or not isinstance(payload, NamedBody)
         return payload is self.payloads[0] or payload == self.payloads[0]
 
 

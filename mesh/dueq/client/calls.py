@@ -19,7 +19,7 @@ from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.effects import Failed
-from dueq.client.core.ports.shared_body import SharedBody
+from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.endings import Ending
 from dueq.client.message_ids import MessageIds
 from dueq.client.payloads import PayloadColumns, payload_columns
@@ -371,15 +371,23 @@ def schedule_columns(
     return Call(build, Receipt)
 
 
-def end_body(topic: str, body: SharedBody) -> Call[int]:
+def keep_body(topic: str, body: NamedBody, grace_ms: int | None) -> Call[tuple[int, int]]:
+    """Keep a shared body in every partition, or bring it there (see `KeepBody`); how many keep it, and of how many."""
+
+    def finish(call: PartsCall) -> tuple[int, int]:
+        outcomes = [outcome for part in call.parts for outcome in part.outcomes()]
+        return outcomes.count(Outcome.DONE), len(outcomes)
+
+    return Call(lambda number, at: events.KeepBody(number, at, topic, body, grace_ms), finish)
+
+
+def end_body(topic: str, body: NamedBody) -> Call[int]:
     """End the grace of a shared body; how many partitions kept it."""
-    if not isinstance(body, SharedBody):
+    if not isinstance(body, NamedBody):
         raise InvalidRequest(f"a shared body is what producer.body returns, not {body!r:.80}")
 
-    def finish(call: PartsCall) -> int:
-        return sum(outcome is Outcome.DONE for part in call.parts for outcome in part.outcomes())
-
-    return Call(lambda number, at: events.EndBody(number, at, topic, body), finish)
+    kept = keep_body(topic, body, 0)
+    return Call(kept.build, lambda call: kept.finish(call)[0])
 
 
 def cancel(topic: str, message_ids: Iterable[str], if_versions: Versions = None) -> Call[list[Outcome]]:

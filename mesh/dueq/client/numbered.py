@@ -8,7 +8,7 @@ from hashlib import blake2b
 from dueq.client import arguments, calls, times
 from dueq.client.arguments import Payload
 from dueq.client.core.changing.joined import Joined
-from dueq.client.core.ports.shared_body import SharedBody
+from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.jobs import Job, naming
 from dueq.client.payloads import joined_columns, shared_columns
 from dueq.client.receipt import Receipt
@@ -96,7 +96,7 @@ class NumberedProducer:
         partition: int,
         *,
         keyed: Meta = Meta.NONE,
-        shared: SharedBody | None = None,
+        shared: NamedBody | None = None,
         rank: U16 = NO_U16,
         group: U16 = NO_U16,
         groups: tuple[str, ...] = (),

@@ -12,7 +12,7 @@ import numpy as np
 from dueq import limits
 from dueq.client.arguments import Payload
 from dueq.client.core.changing.joined import Joined
-from dueq.client.core.ports.shared_body import SharedBody
+from dueq.client.core.ports.shared_body import NamedBody, SharedBody
 from dueq.client.per_row import NO_PREFIXES, Prefixes
 from dueq.errors import InvalidRequest, PayloadTooLarge
 from dueq_codecs.meta import PREFIX_BYTES_MAX
@@ -32,7 +32,7 @@ class PayloadColumns(NamedTuple):
     payloads: Sequence[bytes | memoryview]
     size: U32
     crc: U32
-    shared: SharedBody | None = None
+    shared: NamedBody | None = None
 
 
 def payload_columns(payloads: Sequence[Payload], prefixes: Prefixes = NO_PREFIXES) -> PayloadColumns:
@@ -45,7 +45,7 @@ def payload_columns(payloads: Sequence[Payload], prefixes: Prefixes = NO_PREFIXE
     Raises:
         InvalidRequest: one is not bytes-like, or only some are a shared body.
     """
-    if len(payloads) and isinstance(payloads[0], SharedBody):
+    if len(payloads) and isinstance(payloads[0], NamedBody):
         return _shared_columns(payloads, prefixes)
     taken: list[Any] = list(payloads)
     if set(map(type, taken)) != {bytes}:
@@ -71,7 +71,7 @@ def _as_bytes(row: int, payload: object) -> bytes:
 def _shared_columns(payloads: Sequence[Payload], prefixes: Prefixes) -> PayloadColumns:
     """Check that all payloads are one shared body."""
     body = payloads[0]
-    assert isinstance(body, SharedBody)
+    assert isinstance(body, NamedBody)
     other = next(
         (row for row, payload in enumerate(payloads) if payload is not body and payload != body), None
     )
@@ -81,7 +81,7 @@ def _shared_columns(payloads: Sequence[Payload], prefixes: Prefixes) -> PayloadC
     return shared_columns(own, np.array(list(map(len, own)), np.uint32), body)
 
 
-def shared_columns(own: Sequence[bytes | memoryview], size: U32, body: SharedBody) -> PayloadColumns:
+def shared_columns(own: Sequence[bytes | memoryview], size: U32, body: NamedBody) -> PayloadColumns:
     """Return the columns of payloads that go on with a shared body.
 
     Args:

@@ -15,7 +15,7 @@ from dueq.client.calls import Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
-from dueq.client.core.ports.shared_body import SharedBody
+from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.partition_views import newest_views
 from dueq.client.payloads import payload_columns
 from dueq.client.steps import surely
@@ -223,7 +223,7 @@ def act(topic: str, name: str, document: dict[str, Any], payload: Payload | None
     def finish(call: PartsCall) -> None:
         _raise_unless_done(topic, name, call)
 
-    if isinstance(payload, SharedBody):
+    if isinstance(payload, NamedBody):
         return Call(_build(topic, name, document, payload), finish, of_one=True)
     own = {} if payload is None else {"payload": payload_text(payload, topic)}
     return Call(_build(topic, name, document | own), finish, of_one=True)
@@ -243,7 +243,7 @@ def trigger(topic: str, name: str) -> Call[str]:
     return Call(_build(topic, name, {"action": "trigger"}), finish, of_one=True)
 
 
-def _build(topic: str, name: str, document: dict[str, Any], body: SharedBody | None = None) -> Any:
+def _build(topic: str, name: str, document: dict[str, Any], body: NamedBody | None = None) -> Any:
     arguments.topic_name(topic)
     check_name(name)
     text = packed(document)

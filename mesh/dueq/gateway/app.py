@@ -41,6 +41,7 @@ from dueq.gateway.v1 import (
     messages,
     passes,
     recurrences,
+    shared,
     stream,
     topics,
 )
@@ -52,6 +53,7 @@ from dueq.sealing import Keys
 _NATIVE: Final[tuple[APIRouter, ...]] = (
     topics.router,
     messages.router,
+    shared.router,
     changes.router,
     keys.router,
     passes.router,

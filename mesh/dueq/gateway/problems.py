@@ -34,6 +34,7 @@ _STATUS: Final[dict[type[DueqError], int]] = {
     errors.JobNotFound: 404,
     errors.RecurrenceNotFound: 404,
     errors.EndpointNotFound: 404,
+    errors.UnknownBody: 404,
     errors.NotAllowed: 403,
     errors.ClientClosed: 503,
     errors.VersionDiffers: 412,

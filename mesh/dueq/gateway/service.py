@@ -6,15 +6,18 @@ What the SDK does by one call is called on `client`. Here is what takes several,
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import groupby
 from typing import Protocol, TypeVar
 
 from dueq import AsyncClient, GroupInfo, JobInfo, Outcome, RecurrenceInfo, limits
 from dueq.client import arguments, calls, groups, recurrences
 from dueq.client.calls import Call, Once, Steps
 from dueq.client.core.ports.parts import PartsCall, Placed, whole
+from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.jobs import Job, naming
 from dueq.client.passes import Progress, added
 from dueq.client.pulls import Lease
@@ -23,8 +26,13 @@ from dueq.gateway.flows import Flows
 from dueq.gateway.instants import Duration, Instant, chosen_ms
 from dueq.gateway.problems import PassUnknown, Unfit
 from dueq.gateway.receiving import Receiving
+from dueq.gateway.shared import Bodies
 
 _READY_S = 2.0
+
+
+def _monotonic_us() -> int:
+    return time.monotonic_ns() // 1000
 
 
 class _Paged(Protocol):
@@ -46,7 +54,7 @@ class NewMessage:
         claim: an idempotency key that is to be taken before it is scheduled.
     """
 
-    payload: bytes
+    payload: bytes | NamedBody
     due_ms: int
     key: str | None = None
     rank: int | None = None
@@ -82,12 +90,14 @@ class Service:
         client: the SDK.
         receiving: who waits for messages.
         flows: the streams of deliveries.
+        shared: the shared bodies that clients name.
         stopping: set when the gateway is about to end.
     """
 
     def __init__(self, client: AsyncClient) -> None:
         self.client = client
         self.receiving = Receiving(client)
+        self.shared = Bodies(client.connection, _monotonic_us)
         self.flows = Flows(client, self.receiving)
         self.stopping = asyncio.Event()
 
@@ -154,6 +164,19 @@ class Service:
         if len(messages) == 1 and messages[0].key is None and load.on_duplicate is not None:
             raise InvalidRequest(f"on_duplicate is {load.on_duplicate!r:.80}, and the message has no key")
         name = arguments.topic_name(topic)
+        body = messages[0].payload if messages else None
+        if any(
+            message.payload != body
+            for message in messages
+            if NamedBody in (type(body), type(message.payload))
+        ):
+            return [
+                placed
+                for _, rows in groupby(messages, lambda message: _body_of(message))
+                for placed in await self._place(topic, list(rows), load)
+            ]
+        if isinstance(body, NamedBody):
+            await self.shared.keep(name, body)
         ranked = any(message.rank is not None for message in messages)
         call = calls.schedule_many(
             name,
@@ -295,6 +318,10 @@ class Service:
             if not after:
                 break
         return found[:limit], len(found) > limit
+
+
+def _body_of(message: NewMessage) -> NamedBody | None:
+    return message.payload if isinstance(message.payload, NamedBody) else None
 
 
 def _column(values: list[T | None]) -> list[T | None] | None:

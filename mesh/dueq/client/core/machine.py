@@ -97,7 +97,7 @@ class ClientCore:
             happened.UpdateTopic: self._topics.update,
             happened.AwaitSettings: self._changing.await_settings,
             happened.ActOnPass: self._changing.act_on_pass,
-            happened.EndBody: self._changing.end_body,
+            happened.KeepBody: self._changing.keep_body,
             happened.DeleteTopic: self._topics.delete,
             happened.Inspect: self._inspecting.inspect,
             happened.Browse: self._browsing.ask,

@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from dueq.client.core.ports.shared_body import NamedBody
+from dueq.gateway import shared
 from dueq.gateway.problems import Unfit
 from dueq.gateway.v1.model import Answer, Asked
 
@@ -20,11 +22,37 @@ class Content(Asked):
     base64: str | None = Field(default=None, description="Any bytes, in base64 with padding.")
 
 
+class SharingContent(Content):
+    """A payload in one of three forms, or a shared body."""
+
+    body: str | None = Field(
+        default=None,
+        description="The payload is a shared body: what `POST /v1/topics/T/bodies` was answered with.",
+    )
+
+
 class Shown(Answer):
     """A payload that is shown: as `payload` if it is text, else as `base64`."""
 
     payload: str | None = None
     base64: str | None = None
+
+
+def body_of(content: SharingContent, where: str) -> NamedBody | None:
+    """Return the shared body that is the payload; None: the payload is of another form.
+
+    Raises:
+        Unfit: there are both, or it is not named.
+    """
+    forms = sorted(
+        form.rstrip("_") for form in content.model_fields_set & {"payload", "json_", "base64", "body"}
+    )
+    if "body" not in forms:
+        return None
+    if len(forms) != 1:
+        said = ", ".join(forms)
+        raise Unfit(f"{where} has one of payload, json, base64 and body, not {said}", said, None, where)
+    return shared.named(_text(content.body, f"{where}.body"), f"{where}.body")
 
 
 def payload_of(content: Content, where: str = "body", optional: bool = False) -> bytes | None:

@@ -11,6 +11,7 @@ from pydantic import Field, TypeAdapter
 from dueq import Job, MessageState, ScheduledMessage, limits
 from dueq.client.calls import Once
 from dueq.client.core.ports.parts import Placed
+from dueq.client.core.ports.shared_body import NamedBody
 from dueq.errors import DueqError, RequestDiffers
 from dueq.gateway import instants, once, problems
 from dueq.gateway.access import TheService
@@ -20,7 +21,7 @@ from dueq.gateway.listing import Wanted
 from dueq.gateway.problems import Refusal, Unfit
 from dueq.gateway.service import Load, NewMessage, Service
 from dueq.gateway.v1 import contents, targets
-from dueq.gateway.v1.contents import Content, Shown
+from dueq.gateway.v1.contents import SharingContent, Shown
 from dueq.gateway.v1.model import Answer, Count, Cursor, Duration, Instant, Said, Topic
 from dueq.gateway.v1.preconditions import etag
 from dueq_codecs.records import ATTEMPTS_MAX
@@ -44,7 +45,7 @@ _OF_RAW: Final = {
 _KNOWN: Final = ", ".join(_HEADER + name for name in _OF_RAW)
 
 
-class AskedMessage(Content):
+class AskedMessage(SharingContent):
     """A message to be scheduled: a payload, and when. Neither `due` nor `delay`: at once."""
 
     due: Instant | None = Field(default=None, description="When; never before.")
@@ -397,9 +398,12 @@ def message_of(asked: AskedMessage, now_us: int, where: str) -> NewMessage:
     Raises:
         Unfit: a value is outside its limits.
     """
-    payload = contents.payload_of(asked, where)
+    body = contents.body_of(asked, where)
+    payload = contents.payload_of(asked, where) if body is None else b""
     assert payload is not None
     headers = asked.headers
+    if asked.target is not None and body is not None:
+        raise Unfit(f"{where} has a target or a shared body, not both", asked.body, None, f"{where}.body")
     if asked.target is not None:
         payload, headers = targets.around(asked.target, payload, headers, f"{where}.target")
     due_ms = instants.chosen_ms(asked.due, asked.delay, now_us, where)
@@ -408,7 +412,7 @@ def message_of(asked: AskedMessage, now_us: int, where: str) -> NewMessage:
         None if asked.expires is None else instants.instant_ms(asked.expires, now_us, f"{where}.expires")
     )
     return NewMessage(
-        payload,
+        payload if body is None else body,
         due_ms,
         asked.key,
         asked.rank,
@@ -456,6 +460,13 @@ async def _scheduled_json(
     if isinstance(body, list):
         asked = _MESSAGES.validate_python(body)
         messages = [message_of(each, now_us, f"body.{row}") for row, each in enumerate(asked)]
+        first = messages[0].payload
+        for row, message in enumerate(messages):
+            if message.payload != first and isinstance(first, NamedBody) | isinstance(
+                message.payload, NamedBody
+            ):
+                text = f"body.{row}: all messages of an array have the same shared body, or none has one"
+                raise Unfit(text, asked[row].body, asked[0].body, f"body.{row}.body")
         messages = once.named(messages, asked_once) if asked_once is not None else messages
         return _many(messages, await service.place(topic, messages, load))
     message = message_of(_MESSAGE.validate_python(body), now_us, "body")

@@ -14,7 +14,7 @@ from dueq.gateway.access import TheService
 from dueq.gateway.bodies import JsonRoute
 from dueq.gateway.service import Service
 from dueq.gateway.v1 import contents
-from dueq.gateway.v1.contents import Content, Shown
+from dueq.gateway.v1.contents import SharingContent, Shown
 from dueq.gateway.v1.model import Answer, Count, Cursor, Duration, Instant, Said, Topic
 
 router = APIRouter(prefix="/v1/topics/{topic}/recurrences", tags=["recurrences"], route_class=JsonRoute)
@@ -23,7 +23,7 @@ Name = Annotated[str, Path(description="Its name.", examples=["daily-report"])]
 Missed = Literal["none", "last", "all"] | int
 
 
-class Terms(Content):
+class Terms(SharingContent):
     """When it fires, and what each message holds. One of `cron`, `every` and `at`."""
 
     cron: str | None = Field(default=None, description="Five fields, or six with the seconds first.")
@@ -62,6 +62,7 @@ class Recurrence(Shown):
     rank: int
     group: str
     payload_bytes: int
+    body_sha256: str | None = Field(description="Of the shared body that is its payload.")
     paused: bool
     next: Said | None
     last: Said | None
@@ -104,7 +105,7 @@ async def shown(topic: Topic, name: Name, service: TheService) -> Recurrence:
     responses={201: {"model": Recurrence, "description": "It was created."}},
 )  # fmt: skip
 async def put(topic: Topic, name: Name, asked: Terms, service: TheService, response: Response) -> Recurrence:
-    terms = await _terms(asked, service)
+    terms = await _terms(topic, asked, service)
     terms.setdefault("missed", "last")
     terms.setdefault("overlap", "allow")
     terms.setdefault("payload", b"")
@@ -119,7 +120,7 @@ async def put(topic: Topic, name: Name, asked: Terms, service: TheService, respo
 
 @router.patch("/{name}", summary="Change a recurrence; what is left out stays as it is")
 async def changed(topic: Topic, name: Name, asked: Terms, service: TheService) -> Recurrence:
-    await service.client.update_recurrence(topic, name, **await _terms(asked, service))
+    await service.client.update_recurrence(topic, name, **await _terms(topic, asked, service))
     return _answer(await _known(service, topic, name))
 
 
@@ -152,7 +153,7 @@ async def _known(service: Service, topic: str, name: str) -> RecurrenceInfo:
     return info
 
 
-async def _terms(asked: Terms, service: Service) -> dict[str, Any]:
+async def _terms(topic: str, asked: Terms, service: Service) -> dict[str, Any]:
     """What was said, as the SDK takes it."""
     now_us = await service.now_us()
 
@@ -171,6 +172,10 @@ async def _terms(asked: Terms, service: Service) -> dict[str, Any]:
         terms["start"] = instant(asked.start, "start")
     if asked.end is not None:
         terms["end"] = instant(asked.end, "end")
+    body = contents.body_of(asked, "body")
+    if body is not None:
+        await service.shared.keep(topic, body)
+        return terms | {"payload": body}
     payload = contents.payload_of(asked, optional=True)
     return terms if payload is None else terms | {"payload": payload}
 
@@ -182,7 +187,8 @@ def _answer(info: RecurrenceInfo) -> Recurrence:
         start=instants.text_or_none(info.start_ms), end=instants.text_or_none(info.end_ms),
         jitter_seconds=info.jitter_ms / 1000, missed=info.missed, overlap=info.overlap,
         rank=info.rank, group=info.group,
-        payload_bytes=info.payload_bytes, paused=info.paused, next=instants.text_or_none(info.next_ms),
+        payload_bytes=info.payload_bytes, body_sha256=info.body or None,
+        paused=info.paused, next=instants.text_or_none(info.next_ms),
         last=instants.text_or_none(info.last_ms), unfinished=info.unfinished, messages=info.messages,
         skipped=info.skipped, headers=dict(info.headers), **contents.shown(info.payload),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from hashlib import sha256
 import numpy as np
 
 from dueq.client.core.ports.change import Change, Part
-from dueq.client.core.ports.shared_body import SharedBody
+from dueq.client.core.ports.shared_body import NamedBody, SharedBody
 from dueq.errors import DueqError
 from dueq_codecs.records import U32, U64, RecordKind
 
@@ -23,18 +23,18 @@ def body_part(
     topic: str,
     uid: int,
     client_id: bytes,
-    body: SharedBody,
+    body: NamedBody,
     done: Callable[[Part], None],
     grace_ms: int | None = None,
 ) -> Part:
-    """Return the part that brings a body, or with `grace_ms` keeps it for so long."""
-    brings = grace_ms is None
+    """Return the part that brings a body, or keeps one that is there; with `grace_ms` for so long."""
+    brings = grace_ms is None and isinstance(body, SharedBody)
     size: U32 = np.array([body.size] if brings else [], np.uint32)
     crc: U32 = np.array([body.crc] if brings else [], np.uint32)
     amount: U64 = np.array([] if grace_ms is None else [grace_ms], np.uint64)
     return Part(
         RecordKind.BODY, topic, uid, client_id, 1, done, size=size, crc=crc, amount_ms=amount,
-        inline=[body.data] if brings else [], shared=body.name, shared_size=body.size,
+        inline=[body.data] if brings and isinstance(body, SharedBody) else [], shared=body.name, shared_size=body.size,
     )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ class Bringing:
     def wants(self, change: Change) -> bool:
         """Bring the body that a request was refused for; False: nobody here has its bytes."""
         body = next((part.body for part in change.parts if part.body is not None), None)
-        if body is None:
+        if not isinstance(body, SharedBody):
             return False
         name = change.request.uid, body.name
         waiting = self._waiting.get(name)

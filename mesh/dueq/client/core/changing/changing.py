@@ -27,8 +27,8 @@ from dueq.client.core.ports.events import (
     ActOnRecurrence,
     Alter,
     AwaitSettings,
-    EndBody,
     Insert,
+    KeepBody,
     Repeat,
     SetGroup,
 )
@@ -39,7 +39,7 @@ from dueq_codecs.meta import prefix_bytes
 from dueq_codecs.records import NO_U16, NO_U64, OnDuplicate, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, home_of, homes_of_recurrence
 
-Event = Insert | Alter | ActOnJob | ActOnRecurrence | AwaitSettings | ActOnPass | SetGroup | EndBody
+Event = Insert | Alter | ActOnJob | ActOnRecurrence | AwaitSettings | ActOnPass | SetGroup | KeepBody
 
 _OF_ROWS: Final = (
     "due", "size", "crc", "rank", "group", "window", "expires", "attempts_max", "key_high", "key_low",
@@ -49,7 +49,7 @@ _OF_ROWS: Final = (
 
 
 class Changing:
-    """Insert, Alter, ActOnJob, ActOnRecurrence, AwaitSettings, ActOnPass, SetGroup, EndBody, Repeat and Abandon."""
+    """Insert, Alter, ActOnJob, ActOnRecurrence, AwaitSettings, ActOnPass, SetGroup, KeepBody, Repeat and Abandon."""
 
     def __init__(
         self, context: Context, calls: Calls, links: Links, directory: Directory, windows: RequestWindows
@@ -80,7 +80,7 @@ class Changing:
         self._await(call, event.deadline_us)
         self._look_up(event, call)
 
-    def end_body(self, event: EndBody) -> None:
+    def keep_body(self, event: KeepBody) -> None:
         """End the grace of a shared body."""
         self._begin(event, PartsCall(event.call, 0))
 
@@ -161,7 +161,7 @@ class Changing:
             error, parts = None, [self._part_of_group(event, call, topic)]
         elif isinstance(event, ActOnPass):
             error, parts = None, self._cut_pass(event, call, topic)
-        elif isinstance(event, EndBody):
+        elif isinstance(event, KeepBody):
             error, parts = None, self._cut_body(event, call, topic)
         elif isinstance(event, ActOnRecurrence):
             error, parts = None, self._cut_recurrence(event, call, topic)
@@ -378,11 +378,12 @@ class Changing:
             for uid in topic.uids
         ]
 
-    def _cut_body(self, event: EndBody, call: PartsCall, topic: Topic) -> list[Part]:
+    def _cut_body(self, event: KeepBody, call: PartsCall, topic: Topic) -> list[Part]:
         """One row for each partition."""
         done: Callable[[Part], None] = lambda part: self._part_done(call)  # noqa: E731
         return [
-            body_part(event.topic, uid, self._context.client_id, event.body, done, 0) for uid in topic.uids
+            body_part(event.topic, uid, self._context.client_id, event.body, done, event.grace_ms)
+            for uid in topic.uids
         ]
 
     def _part_of_group(self, event: SetGroup, call: PartsCall, topic: Topic) -> Part:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq import ids, limits
-from dueq.client.core.ports.shared_body import SharedBody
+from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import DueqError, KeyTaken, MessageLeased, RequestDiffers
 from dueq_codecs.digest import request_digest
@@ -213,7 +213,7 @@ class Part:
         reasons: Sequence[str] = (),
         shared: bytes = b"",
         shared_size: int = 0,
-        body: SharedBody | None = None,
+        body: NamedBody | None = None,
         once_high: U64 = NO_U64,
         once_low: U64 = NO_U64,
         once_digest: U64 = NO_U64,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.parts import PartsCall
-from dueq.client.core.ports.shared_body import SharedBody
+from dueq.client.core.ports.shared_body import NamedBody
 from dueq_codecs.messages import BrokerMessage
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import (
@@ -269,7 +269,7 @@ class Insert:
     window: U32 = field(default_factory=lambda: NO_U32)
     expires: U64 = field(default_factory=lambda: NO_U64)
     attempts_max: U16 = field(default_factory=lambda: NO_U16)
-    shared: SharedBody | None = None
+    shared: NamedBody | None = None
     on_duplicate: OnDuplicate = OnDuplicate.NONE
     key_high: U64 = field(default_factory=lambda: NO_U64)
     key_low: U64 = field(default_factory=lambda: NO_U64)
@@ -280,13 +280,19 @@ class Insert:
 
 
 @dataclass(slots=True)
-class EndBody:
-    """End the grace of a shared body in every partition of a topic: Completed(PartsCall), one Outcome a partition."""
+class KeepBody:
+    """Have every partition of a topic keep a shared body: Completed(PartsCall), one Outcome a partition.
+
+    Attributes:
+        body: with its bytes it is brought, without them it is there, or NOT_FOUND.
+        grace_ms: for how long it is kept without messages, if it is there; None: an hour, and it may be brought.
+    """
 
     call: int
     deadline_us: int
     topic: str
-    body: SharedBody
+    body: NamedBody
+    grace_ms: int | None
 
 
 @dataclass(slots=True)
@@ -323,7 +329,7 @@ class ActOnRecurrence:
     name: str
     document: str
     group: str | None = None
-    body: SharedBody | None = None
+    body: NamedBody | None = None
 
 
 @dataclass(slots=True)
@@ -481,7 +487,7 @@ Event = (
     | EndBrowse
     | Look
     | Insert
-    | EndBody
+    | KeepBody
     | ActOnJob
     | ActOnRecurrence
     | SetGroup
