@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dueq.cli.named import each, either, group_option, key_option
+from dueq.cli.named import each, either, group_option, key_option, version_option, versions
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.outcomes import report
 from dueq.limits import RANK_MAX
@@ -15,6 +15,7 @@ from dueq.limits import RANK_MAX
 @click.argument("ids", nargs=-1, metavar="ID…")
 @key_option
 @group_option
+@version_option
 @click.option("--rank", type=click.IntRange(0, RANK_MAX), required=True, help="The smallest goes first.")
 @json_option
 @mesh_options
@@ -23,6 +24,7 @@ def change(
     ids: tuple[str, ...],
     keys: tuple[str, ...],
     group: str | None,
+    if_version: int | None,
     rank: int,
     as_json: bool,
     endpoint: tuple[str, ...],
@@ -30,9 +32,10 @@ def change(
 ) -> int:
     """Give messages of a priority topic another rank. Exit code 1 if one of them could not be changed."""
     named = either(ids, keys)
+    expected = versions(named, if_version)
     with connect(endpoint, timeout) as client, client.producer(topic) as producer:
         if keys:
-            outcomes = each(keys, producer.change, group, rank=rank)
+            outcomes = each(keys, producer.change, group, if_version=if_version, rank=rank)
         else:
-            outcomes = producer.change_many(list(ids), ranks=rank)
+            outcomes = producer.change_many(list(ids), ranks=rank, if_versions=expected)
     return report(named, outcomes, "changed", as_json)

@@ -11,6 +11,7 @@ from rich.console import Console
 from dueq import Client, Filter
 from dueq.cli.instants import duration
 from dueq.cli.options import connect, mesh_options
+from dueq.cli.outcomes import report
 from dueq.cli.tables import new_table
 
 _DEAD = Filter(state="dead")
@@ -45,6 +46,7 @@ def list_(topic: str, limit: int, endpoint: tuple[str, ...], timeout: float) -> 
 
 @dead.command()
 @click.argument("topic")
+@click.argument("ids", nargs=-1, metavar="[ID]…")
 @click.option(
     "--spread", metavar="DURATION", callback=duration,
     help="Evenly over so long from now on: 10m. Default: at once.",
@@ -52,26 +54,42 @@ def list_(topic: str, limit: int, endpoint: tuple[str, ...], timeout: float) -> 
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @mesh_options
 def redrive(
-    topic: str, spread: timedelta | None, yes: bool, endpoint: tuple[str, ...], timeout: float
-) -> None:
-    """Let all dead messages of TOPIC wait again, as if they had never been tried."""
+    topic: str,
+    ids: tuple[str, ...],
+    spread: timedelta | None,
+    yes: bool,
+    endpoint: tuple[str, ...],
+    timeout: float,
+) -> int:
+    """Let the dead messages of TOPIC with these IDs wait again, or all, as if they had never been tried."""
+    if ids and spread is not None:
+        raise click.UsageError("--spread is for all dead messages, not for IDs.")
     with connect(endpoint, timeout) as client:
+        if ids:
+            with client.producer(topic) as producer:
+                return report(ids, producer.redrive_many(list(ids)), "redriven", as_json=False)
         _ask(client, topic, "Redrive", yes)
         work = client.redrive_where(topic, _DEAD, spread=spread or 0.0)
         work.wait()
     click.echo(f"{work.done:,} redriven")
+    return 0
 
 
 @dead.command()
 @click.argument("topic")
+@click.argument("ids", nargs=-1, metavar="[ID]…")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @mesh_options
-def discard(topic: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> None:
-    """Discard all dead messages of TOPIC."""
+def discard(topic: str, ids: tuple[str, ...], yes: bool, endpoint: tuple[str, ...], timeout: float) -> int:
+    """Discard the dead messages of TOPIC with these IDs, or all."""
     with connect(endpoint, timeout) as client:
+        if ids:
+            with client.producer(topic) as producer:
+                return report(ids, producer.discard_many(list(ids)), "discarded", as_json=False)
         _ask(client, topic, "Discard", yes)
         done = client.purge(topic, "dead")
     click.echo(f"{done.done:,} discarded")
+    return 0
 
 
 def _ask(client: Client, topic: str, verb: str, yes: bool) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import click
 
 from dueq.cli.instants import chosen_due, due_options
-from dueq.cli.named import each, either, group_option, key_option
+from dueq.cli.named import each, either, group_option, key_option, version_option, versions
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.outcomes import report
 
@@ -17,6 +17,7 @@ from dueq.cli.outcomes import report
 @click.argument("ids", nargs=-1, metavar="ID…")
 @key_option
 @group_option
+@version_option
 @due_options
 @json_option
 @mesh_options
@@ -25,6 +26,7 @@ def move(
     ids: tuple[str, ...],
     keys: tuple[str, ...],
     group: str | None,
+    if_version: int | None,
     at: int | datetime | None,
     after: timedelta | None,
     as_json: bool,
@@ -34,9 +36,10 @@ def move(
     """Give messages of TOPIC another due instant. Exit code 1 if one of them could not be moved."""
     due = chosen_due(at, after)
     named = either(ids, keys)
+    expected = versions(named, if_version)
     with connect(endpoint, timeout) as client, client.producer(topic) as producer:
         if keys:
-            outcomes = each(keys, producer.move, group, due=due)
+            outcomes = each(keys, producer.move, group, if_version=if_version, due=due)
         else:
-            outcomes = producer.move_many(list(ids), [due] * len(ids))
+            outcomes = producer.move_many(list(ids), [due] * len(ids), if_versions=expected)
     return report(named, outcomes, "moved", as_json)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dueq import MessageLeased, MessageNotFound, Outcome
+from dueq import MessageLeased, MessageNotFound, Outcome, VersionDiffers
 
 key_option = click.option(
     "--key", "keys", metavar="TEXT", multiple=True,
@@ -16,6 +16,25 @@ key_option = click.option(
 group_option = click.option(
     "--group", metavar="NAME", help="The group of a key, where a fair topic has several partitions."
 )
+
+
+version_option = click.option(
+    "--if-version", type=click.IntRange(0), metavar="VERSION",
+    help="Only if the message, the only one that is named, has this version (`dueq get`).",
+)  # fmt: skip
+
+
+def versions(named: Sequence[str], if_version: int | None) -> list[int] | None:
+    """Return the versions that the messages must have; None: any.
+
+    Raises:
+        click.UsageError: there are several messages, and one version.
+    """
+    if if_version is None:
+        return None
+    if len(named) != 1:
+        raise click.UsageError(f"--if-version is for one message, and {len(named)} are named.")
+    return [if_version]
 
 
 def either(ids: Sequence[str], keys: Sequence[str]) -> Sequence[str]:
@@ -38,6 +57,8 @@ def each(keys: Sequence[str], do: Callable[..., Any], group: str | None, **more:
             outcomes.append(Outcome.DONE)
         except MessageLeased:
             outcomes.append(Outcome.LEASED)
+        except VersionDiffers:
+            outcomes.append(Outcome.CHANGED)
         except MessageNotFound:
             outcomes.append(Outcome.NOT_FOUND)
     return outcomes

@@ -9,6 +9,7 @@ import click
 
 from dueq import Outcome
 from dueq.cli.delivered import line, line_options
+from dueq.cli.headers import header_option
 from dueq.cli.instants import duration
 from dueq.cli.options import connect, mesh_options
 from dueq.limits import PULL_ROWS_MAX
@@ -83,6 +84,7 @@ def pull(
 )
 @click.option("--reason", default="", help="Of nack: why.")
 @click.option("--dead", is_flag=True, help="Of nack: never deliver it again.")
+@header_option("the next delivery, of nack, in place of all that it has")
 @mesh_options
 def settle(
     topic: str,
@@ -93,6 +95,7 @@ def settle(
     for_: timedelta | None,
     reason: str,
     dead: bool,
+    headers: dict[str, str] | None,
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> int:
@@ -102,7 +105,14 @@ def settle(
     """
     with connect(endpoint, timeout) as client:
         [outcome] = client.settle(
-            topic, [(message_id, token)], how, delay=delay, seconds=for_, reason=reason, dead=dead
+            topic,
+            [(message_id, token)],
+            how,
+            delay=delay,
+            seconds=for_,
+            reason=reason,
+            dead=dead,
+            headers=headers,
         )
     click.echo(outcome.name.lower())
     return 0 if outcome is Outcome.DONE else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dueq.cli.named import version_option, versions
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.outcomes import report
 
@@ -11,12 +12,19 @@ from dueq.cli.outcomes import report
 @click.command()
 @click.argument("topic")
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@version_option
 @json_option
 @mesh_options
 def trigger(
-    topic: str, ids: tuple[str, ...], as_json: bool, endpoint: tuple[str, ...], timeout: float
+    topic: str,
+    ids: tuple[str, ...],
+    if_version: int | None,
+    as_json: bool,
+    endpoint: tuple[str, ...],
+    timeout: float,
 ) -> int:
     """Have messages of TOPIC delivered now, past a pause or rate. Exit code 1 if one of them could not be."""
+    expected = versions(ids, if_version)
     with connect(endpoint, timeout) as client:
-        outcomes = client.trigger_many(topic, list(ids))
+        outcomes = client.trigger_many(topic, list(ids), if_versions=expected)
     return report(ids, outcomes, "due now", as_json)

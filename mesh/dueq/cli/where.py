@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ import click
 from dueq import Client, Filter, Pass
 from dueq.cli.instants import chosen_due, due_options, duration, instant, parse_duration
 from dueq.cli.options import connect, mesh_options
+from dueq.client.passes import Progress
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -43,7 +44,7 @@ def _work_options(function: _Function) -> _Function:
 
 @click.group()
 def where() -> None:
-    """Count, cancel, move, change or redrive all messages that match a filter."""
+    """Count, cancel, move, change, redrive or discard all messages that match a filter."""
 
 
 @where.command()
@@ -171,6 +172,54 @@ def redrive(
         _report(client.redrive_where(topic, chosen, spread=spread, name=name), "redriven")
 
 
+@where.command()
+@click.argument("topic")
+@_filter_options
+@_work_options
+@mesh_options
+def discard(
+    topic: str, yes: bool, name: str | None, endpoint: tuple[str, ...], timeout: float, **wanted: Any
+) -> None:
+    """Discard the dead messages of TOPIC that match."""
+    chosen = Filter(**wanted, state="dead")
+    with connect(endpoint, timeout) as client:
+        _ask(client, topic, chosen, "Discard", yes)
+        _report(client.discard_where(topic, chosen, name=name), "discarded")
+
+
+@where.command()
+@click.argument("topic")
+@click.argument("name")
+@mesh_options
+def show(topic: str, name: str, endpoint: tuple[str, ...], timeout: float) -> int:
+    """Show how far the pass NAME of TOPIC is. Exit code 1 if nothing is known of it, or not any more."""
+    with connect(endpoint, timeout) as client:
+        return _progress(name, client.pass_named(topic, name).refresh())
+
+
+@where.command()
+@click.argument("topic")
+@click.argument("name")
+@mesh_options
+def stop(topic: str, name: str, endpoint: tuple[str, ...], timeout: float) -> int:
+    """Stop the pass NAME of TOPIC; what it has done stays done. Exit code 1 if nothing is known of it."""
+    with connect(endpoint, timeout) as client:
+        return _progress(name, client.pass_named(topic, name).stop())
+
+
+def _progress(name: str, found: Progress) -> int:
+    if not found.known:
+        click.echo(f"nothing is known of pass {name}")
+        return 1
+    state = "ended" if found.ended else f"{found.left:,} at most to be looked at"
+    click.echo(f"{name}: {found.done:,} done{_skipped(found.skipped)}; {state}")
+    return 0
+
+
+def _skipped(skipped: Mapping[str, int]) -> str:
+    return "".join(f", {n:,} skipped: {why}" for why, n in skipped.items())
+
+
 def _signed(text: str) -> timedelta:
     if text.startswith("-"):
         return -parse_duration(text[1:], "--by")
@@ -188,6 +237,4 @@ def _ask(client: Client, topic: str, wanted: Filter, verb: str, yes: bool) -> No
 
 def _report(work: Pass, done: str) -> None:
     work.wait()
-    click.echo(
-        f"{work.done:,} {done}" + "".join(f", {n:,} skipped: {why}" for why, n in work.skipped.items())
-    )
+    click.echo(f"{work.done:,} {done}{_skipped(work.skipped)}")
