@@ -57,6 +57,9 @@ class Filter:
             instant = getattr(self, name)
             if instant is not None:
                 found[name] = times.instant_ms(instant, name)
+        begin, end = found.get("due_from", 0), found.get("due_until")
+        if end is not None and end < begin:
+            raise InvalidRequest(f"due_until is {end}, before due_from, which is {begin}")
         return found
 
 

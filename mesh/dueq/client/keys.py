@@ -28,7 +28,7 @@ def done(
         yield from message_state.done(change(message_id), topic, message_id)
         return
     for looks in range(_LOOKS_MAX):
-        found = yield from message_state.get_by_key(topic, str(key), group, payload=False, linearizable=True)
+        found = yield from message_state.get_by_key(topic, key, group, payload=False, linearizable=True)
         try:
             yield from message_state.done(change(found.id), topic, found.id)
         except MessageNotFound:

@@ -88,7 +88,7 @@ def _whole(topic: str, message_id: str, document: dict[str, Any], body: bytes, p
 
 
 def get_by_key(
-    topic: str, key: str, group: str | None, payload: bool, linearizable: bool
+    topic: str, key: str | None, group: str | None, payload: bool, linearizable: bool
 ) -> Steps[MessageState]:
     """Ask for the message that a unique key names."""
     name, text = arguments.topic_name(topic), unique_key(key)

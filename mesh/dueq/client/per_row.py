@@ -152,7 +152,7 @@ def version_column(versions: int | Iterable[int | None] | None, rows: int) -> U6
     """
     if versions is None:
         return None
-    listed = [versions] * rows if isinstance(versions, int) else list(versions)
+    listed = list(versions) if isinstance(versions, Iterable) else [versions] * rows
     if len(listed) != rows:
         raise InvalidRequest(f"{rows} rows need {rows} versions, not {len(listed)}")
     for row, version in enumerate(listed):

@@ -147,9 +147,11 @@ def end_columns(
     """
     until, most = NO_U64, NO_U16
     if isinstance(expires, Sequence):
-        until = np.array([0 if each is None else due_ms(each, mesh_us) for each in expires], np.uint64)
+        until = np.array(
+            [0 if each is None else due_ms(each, mesh_us, "expires") for each in expires], np.uint64
+        )
     elif expires is not None:
-        until = np.full(rows, due_ms(expires, mesh_us), np.uint64)
+        until = np.full(rows, due_ms(expires, mesh_us, "expires"), np.uint64)
     if isinstance(max_attempts, Sequence):
         most = np.array([0 if each is None else _attempts(each) for each in max_attempts], np.uint16)
     elif max_attempts is not None:
@@ -164,7 +166,7 @@ def _attempts(most: int) -> int:
     return count(most, "max_attempts", 1, ATTEMPTS_MAX)
 
 
-def due_ms(due: Due, mesh_us: Callable[[], int]) -> int:
+def due_ms(due: Due, mesh_us: Callable[[], int], what: str = "due") -> int:
     """Check one instant and return it in Unix ms, rounded up (never early).
 
     Raises:
@@ -176,17 +178,18 @@ def due_ms(due: Due, mesh_us: Callable[[], int]) -> int:
     elif isinstance(due, datetime):
         if due.tzinfo is None or due.utcoffset() is None:
             raise InvalidRequest(
-                f"due {due!r} is a naive datetime: give it a time zone, such as datetime.UTC"
+                f"{what} {due!r} is a naive datetime: give it a time zone, such as datetime.UTC"
             )
         due_int = -((_EPOCH - due) // timedelta(milliseconds=1))
     elif isinstance(due, timedelta):
         due_int = -(-(mesh_us() + due // _MICROSECOND) // 1000)
     else:
         raise InvalidRequest(
-            f"due is an int (Unix ms), an aware datetime or a timedelta from now, not {type(due).__name__}: {due!r:.80}"
+            f"{what} is an int (Unix ms), an aware datetime or a timedelta from now, not {type(due).__name__}:"
+            f" {due!r:.80}"
         )
     if not 0 <= due_int <= limits.DUE_MS_MAX:
-        raise InvalidRequest(f"due {due!r} is {due_int} ms, outside 0 … {limits.DUE_MS_MAX}")
+        raise InvalidRequest(f"{what} {due!r} is {due_int} ms, outside 0 … {limits.DUE_MS_MAX}")
     return due_int
 
 

@@ -50,7 +50,12 @@ def unique_key(key: object) -> str:
     Raises:
         InvalidRequest: it is no text of 1 to 255 bytes.
     """
-    size = len(key.encode()) if isinstance(key, str) else 0
-    if not isinstance(key, str) or not 1 <= size <= KEY_BYTES_MAX:
-        raise InvalidRequest(f"a key has 1 to {KEY_BYTES_MAX} bytes of UTF-8, not {key!r:.80}")
+    if not isinstance(key, str):
+        raise InvalidRequest(f"a key is a str, not {type(key).__name__}: {key!r:.80}")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"the key {key!r:.80} is not Unicode text: {error.reason}") from None
+    if not 1 <= size <= KEY_BYTES_MAX:
+        raise InvalidRequest(f"a key has 1 to {KEY_BYTES_MAX} bytes of UTF-8, not {size}: {key!r:.80}")
     return key

@@ -41,7 +41,7 @@ from dueq.gateway.v1 import (
     messages,
     passes,
     recurrences,
-    shared,
+    shared_bodies,
     stream,
     topics,
 )
@@ -53,7 +53,7 @@ from dueq.sealing import Keys
 _NATIVE: Final[tuple[APIRouter, ...]] = (
     topics.router,
     messages.router,
-    shared.router,
+    shared_bodies.router,
     changes.router,
     keys.router,
     passes.router,

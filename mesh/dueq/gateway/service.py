@@ -26,7 +26,7 @@ from dueq.gateway.flows import Flows
 from dueq.gateway.instants import Duration, Instant, chosen_ms
 from dueq.gateway.problems import PassUnknown, Unfit
 from dueq.gateway.receiving import Receiving
-from dueq.gateway.shared import Bodies
+from dueq.gateway.shared_bodies import Bodies
 
 _READY_S = 2.0
 

@@ -29,6 +29,7 @@ def test_a_filter_says_only_what_matters_and_the_core_understands_it() -> None:
         ({"group": 7}, "7"),
         ({"due_from": -1}, "-1"),
         ({"due_until": "tomorrow"}, "tomorrow"),
+        ({"due_from": 10, "due_until": 9}, "due_until is 9, before due_from, which is 10"),
     ],
 )
 def test_a_wrong_value_is_named(wrong: dict[str, Any], said: str) -> None:

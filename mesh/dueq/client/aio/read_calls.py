@@ -120,7 +120,7 @@ class AsyncReadCalls:
         """
         one_of(message_id, key)
         steps = (
-            message_state.get_by_key(topic, str(key), group, payload, linearizable)
+            message_state.get_by_key(topic, key, group, payload, linearizable)
             if message_id is None
             else message_state.get(topic, message_id, payload, linearizable)
         )

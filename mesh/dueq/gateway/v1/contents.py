@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from dueq.client.core.ports.shared_body import NamedBody
-from dueq.gateway import shared
+from dueq.gateway import shared_bodies
 from dueq.gateway.problems import Unfit
 from dueq.gateway.v1.model import Answer, Asked
 
@@ -52,7 +52,7 @@ def body_of(content: SharingContent, where: str) -> NamedBody | None:
     if len(forms) != 1:
         said = ", ".join(forms)
         raise Unfit(f"{where} has one of payload, json, base64 and body, not {said}", said, None, where)
-    return shared.named(_text(content.body, f"{where}.body"), f"{where}.body")
+    return shared_bodies.named(_text(content.body, f"{where}.body"), f"{where}.body")
 
 
 def payload_of(content: Content, where: str = "body", optional: bool = False) -> bytes | None:

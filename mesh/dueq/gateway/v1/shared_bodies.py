@@ -9,7 +9,7 @@ from pydantic import Field
 
 from dueq import limits
 from dueq.client.payloads import shared_body
-from dueq.gateway import shared
+from dueq.gateway import shared_bodies
 from dueq.gateway.access import TheService
 from dueq.gateway.bodies import JsonRoute, whole
 from dueq.gateway.problems import Refusal
@@ -70,9 +70,9 @@ async def put(
                 409, f"the SHA-256 of these {body.size} bytes is {found}, not {sha256}", found, sha256
             )
         await service.shared.put(topic, data)
-    return Body(body=shared.text_of(body), sha256=found, size=body.size)
+    return Body(body=shared_bodies.text_of(body), sha256=found, size=body.size)
 
 
 @router.delete("/{name}", summary="Let a body go with the last of its messages")
 async def ended(topic: Topic, name: Name, service: TheService) -> Ended:
-    return Ended(partitions=await service.shared.end(topic, shared.named(name, "name")))
+    return Ended(partitions=await service.shared.end(topic, shared_bodies.named(name, "name")))
