@@ -153,7 +153,7 @@ def test_client_ids_follow_from_load_partition_and_generation_alone() -> None:
 
 
 def test_instants_that_look_like_seconds_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dueq.client.arguments._warned", False)
+    monkeypatch.setattr("dueq.client.times._warned", False)
     batch = checked([None])
     seconds = batch.set_column(0, "due", pa.array([1_900_000_000], pa.int64()))
     with pytest.warns(UserWarning, match="were seconds meant"):
