@@ -96,7 +96,7 @@ def test_a_caller_whose_time_is_over_waits_for_no_body(stage: Stage) -> None:
 
 
 def test_ending_its_grace_asks_every_partition(stage: Stage) -> None:
-    effects = stage.step(events.EndBody(7, stage.at_us(stage.ms + 30_000), TOPIC, BODY))
+    effects = stage.step(events.KeepBody(7, stage.at_us(stage.ms + 30_000), TOPIC, BODY, 0))
     [ending] = sent(effects, ChangeRequest)
     assert (ending.kind, ending.amount_ms.tolist(), len(ending.size)) == (RecordKind.BODY, [0], 0)
     [completed] = of(stage.receive("a", done(ending)), Completed)
