@@ -19,6 +19,7 @@ from dueq.gateway.dashboard.history import History
 from dueq.gateway.dashboard.snapshot import Ahead, Sight, Wanted, fullest, look
 from dueq.gateway.dashboard.state import State
 from dueq.gateway.dashboard.telling import Shown
+from dueq.gateway.logs import log
 from dueq.gateway.service import Service
 
 _PATIENCE_S: Final = 1.6
@@ -115,7 +116,8 @@ class Feed:
         while await self._wanted():
             self._number += 1
             self._soon.clear()
-            sight = await self._look(self._number, patience_s)
+            self.state = await self._looked(self._number, patience_s)
+            sight = self.state.sight
             if sight.fault:
                 # A large mesh, or one that has much to do, may need longer.
                 patience_s = min(2 * patience_s, _PATIENCE_S_MAX)
@@ -125,11 +127,21 @@ class Feed:
                     if sight.took_s < _QUICK_S
                     else min(4 * sight.took_s + _PATIENCE_S, _PATIENCE_S_MAX)
                 )
-            self.state = State(sight, self._alarms.take(sight, self._history), self._history)
             self._fresh.set()
             self._fresh = asyncio.Event()
             await self._rest(sight.took_s)
         self.state = None  # whoever comes next must not see what is old
+
+    async def _looked(self, number: int, patience_s: float) -> State:
+        try:
+            sight = await self._look(number, patience_s)
+            return State(sight, self._alarms.take(sight, self._history), self._history)
+        except Exception as error:
+            # Without this, every open page would show for good what was so before, and look alive.
+            log.error("dashboard.look_broken", error=repr(error))
+            before = self.state.sight if self.state is not None else None
+            sight = _blind(before, number, f"a defect of the gateway: {error!r:.200}", self._now_ms(before))
+            return State(sight, self._alarms.take(sight, self._history), self._history)
 
     async def _look(self, number: int, patience_s: float) -> Sight:
         before = self.state.sight if self.state is not None else None

@@ -26,7 +26,7 @@ class Mesh:
 
     def __init__(self) -> None:
         self.client = self.connection = self
-        self.away = False
+        self.away = self.odd = False
         self.looks = self.listed = self.catalogue = 0
         self.forecasts: list[tuple[str, int]] = []
 
@@ -44,6 +44,8 @@ class Mesh:
             self.looks += 1
             if self.away:
                 raise Disconnected("no broker was reached")
+            if self.odd:
+                raise KeyError("held")
             return MeshSummary({"b1": {"alive": True}}, {"b1": (1, self.catalogue)})
         if asked.what == "statistics":
             return StatisticsPart([], 0)
@@ -165,6 +167,27 @@ def test_when_no_broker_answers_the_last_look_stays_with_the_reason() -> None:
         assert (blind.sight.fault, list(blind.sight.topics)) == ("no broker was reached", ["mail"])
         assert [alarm.key for alarm in blind.alarms] == ["blind"]
         assert blind.sight.seen_ms == first.sight.at_ms
+        await feed.close()
+
+    run(work())
+
+
+def test_an_answer_that_nobody_understands_is_said_and_the_next_one_is_looked_at() -> None:
+    async def work() -> None:
+        mesh = Mesh()
+        feed = fed(mesh)
+        with feed.watching():
+            first = await feed.newer(0, 60)
+            assert first is not None
+            mesh.odd = True
+            broken = await feed.newer(first.sight.number, 60)
+            assert broken is not None
+            mesh.odd = False
+            mended = await feed.newer(broken.sight.number, 60)
+        assert mended is not None
+        assert "a defect of the gateway: KeyError('held')" in broken.sight.fault
+        assert broken.sight.seen_ms == first.sight.at_ms
+        assert (mended.sight.fault, list(mended.sight.topics)) == ("", ["mail"])
         await feed.close()
 
     run(work())
