@@ -106,6 +106,15 @@ class Tab:
         self.driver.get(self.url + path)
         self.until(lambda: self.find("h1").text)
 
+    @contextmanager
+    def running(self, script: str) -> Iterator[None]:
+        """Have pages that are opened meanwhile run this before anything of their own."""
+        made = self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
+
     def find(self, selector: str) -> WebElement:
         """The first element; it is an error if there is none."""
         return self.driver.find_element(By.CSS_SELECTOR, selector)

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("selenium")
 
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
 
 from dueq import Client
 from dueq.errors import StaleLease
@@ -22,6 +23,35 @@ pytestmark = pytest.mark.integration
 
 HOUR_MS = 3_600_000
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=alert(1)>"
+
+_FIRST_LIST_IS_LATE = """
+const own = window.fetch;
+let first = true;
+window.fetch = async (address, ...rest) => {
+  const answer = await own(address, ...rest);
+  if (first && address.startsWith("/dashboard/messages")) {
+    first = false;
+    await new Promise((release) => { window.release = release; });
+  }
+  return answer;
+};
+"""
+_FIRST_STREAM_IS_DEAD = """
+const Own = window.EventSource;
+const now = performance.now.bind(performance);
+let slept = 0;
+window.streams = 0;
+performance.now = () => now() + slept;
+window.EventSource = class {
+  static CLOSED = 2;
+  constructor(address) {
+    window.streams += 1;
+    if (window.streams > 1) return new Own(address);
+    setTimeout(() => { slept = 3_600_000; }, 10);
+    return Object.assign(new EventTarget(), { close() {}, readyState: 1 });
+  }
+};
+"""
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +218,38 @@ def test_some_are_chosen_and_run_now(tab: Tab, mail: str, client: Client) -> Non
             message.ack(wait=True)
 
 
+def test_what_was_changed_since_it_was_looked_at_is_left_alone(tab: Tab, mail: str, client: Client) -> None:
+    tab.go(f"/messages?topic={mail}&key_prefix=letter-4")
+    tab.until(lambda: tab.all("tbody input"))[0].click()
+    tab.says("1 message chosen")
+    (seen,) = [message for message in client.browse(mail) if message.key == "letter-4"]
+    client.producer(mail).move(seen.id, seen.due + HOUR_MS)
+    tab.press("Run now")
+    tab.says("0 messages: run now; 1 left alone (changed meanwhile)")
+    (found,) = [message for message in client.browse(mail) if message.key == "letter-4"]
+    assert found.due == seen.due + HOUR_MS
+
+
+def test_an_answer_that_comes_late_is_not_shown_in_place_of_a_later_one(tab: Tab, client: Client) -> None:
+    client.create_topic("slow", partitions=1, replicas=1)
+    client.producer("slow").schedule(b"x", int(time.time() * 1000) + HOUR_MS, key="tortoise")
+    with tab.running(_FIRST_LIST_IS_LATE):
+        tab.go("/messages?topic=slow")
+    Select(tab.field("State")).select_by_visible_text("dead")
+    tab.says("No message is dead.")
+    tab.until(lambda: tab.driver.execute_script("return Boolean(window.release)"))
+    tab.driver.execute_async_script("release(); setTimeout(arguments[0], 100)")
+    assert tab.texts("tbody tr") == []
+    tab.says("No message is dead.")
+    client.delete_topic("slow")
+
+
+def test_an_instant_in_the_address_that_is_none_is_left_out(tab: Tab, mail: str) -> None:
+    tab.go(f"/messages?topic={mail}&from=tomorrow&key_prefix=letter-1")
+    tab.until(lambda: tab.all("tbody tr"))
+    assert "tomorrow" not in tab.driver.current_url
+
+
 def test_what_messages_hold_is_only_ever_text(tab: Tab, mail: str) -> None:
     tab.go(f"/messages?topic={mail}&key_prefix=<script>")
     tab.press(HOSTILE[:200])
@@ -348,6 +410,8 @@ def test_a_gateway_that_is_read_only_offers_no_acts(tab: Tab, mail: str, read_on
         tab.until(lambda: tab.all("tbody tr"))
         assert tab.texts("main button")[:3] == ["Show", "Find", "Clear"]
         assert tab.all(".writes, tbody input") == []
+        tab.go(f"/messages?topic={mail}&job={'0' * 32}")
+        tab.says("0 messages match.")
         tab.driver.get("about:blank")
         assert tab.asked_elsewhere() == []
     finally:
@@ -366,6 +430,14 @@ def test_a_broker_that_dies_is_missed_and_welcomed_back_while_somebody_looks(
     mesh.start_broker(2)
     tab.says_no_more("Broker b3", ".alarm")
     tab.says("3 brokers serve", ".lead")
+
+
+def test_a_connection_that_died_without_a_word_is_opened_again(tab: Tab, mail: str) -> None:
+    with tab.running(_FIRST_STREAM_IS_DEAD):
+        tab.driver.get(tab.url + "/")
+        tab.says("3 brokers serve", ".lead")
+    assert tab.all("#lost") == []
+    assert tab.driver.execute_script("return streams") == 2
 
 
 def test_a_page_outlives_its_gateway(tab: Tab, mail: str, mesh: LocalMesh, axe: str) -> None:

@@ -170,6 +170,20 @@ def test_any_second_ahead_is_counted(gateway: Caller, http_topic: str) -> None:
     assert (status, [each["messages"] for each in told["seconds"]]) == (200, [3])
 
 
+def test_what_matches_is_counted_without_a_post(gateway: Caller, http_topic: str) -> None:
+    name = http_topic.rpartition("/")[2]
+    at_ms = 1_900_000_000_000
+    gateway(
+        "POST",
+        f"{http_topic}/messages",
+        [{"payload": "x", "due": at_ms + n, "key": f"k{n}"} for n in range(3)],
+    )
+    until = {"due_from": str(at_ms), "due_until": str(at_ms + 2)}
+    assert read(gateway.address, "/dashboard/count", topic=name, **until) == {"matched": 2}
+    assert read(gateway.address, "/dashboard/count", topic=name, key_prefix="k1") == {"matched": 1}
+    assert read(gateway.address, "/dashboard/count", topic=name, state="dead") == {"matched": 0}
+
+
 def test_dead_messages_are_listed_with_the_reason(
     gateway: Caller, http_topic: str, http_mesh: LocalMesh
 ) -> None:

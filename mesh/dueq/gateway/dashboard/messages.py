@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
 
-from dueq import AsyncClient, MessageState, ScheduledMessage, ids, limits
+from dueq import AsyncClient, Filter, MessageState, ScheduledMessage, ids, limits
 from dueq.client import surveys
 from dueq.errors import InvalidRequest, MessageNotFound
 from dueq.gateway import instants
@@ -90,6 +90,30 @@ async def found(
     return {"message": None if message is None else await _whole(client, message), "keys": info.keys}
 
 
+@router.get("/count")
+async def counted(
+    service: TheService,
+    topic: str,
+    state: Literal["waiting", "dead"] = "waiting",
+    due_from: str = "",
+    due_until: str = "",
+    key_prefix: Annotated[str, Query(max_length=255)] = "",
+    job: str = "",
+    group: Annotated[str, Query(max_length=255)] = "",
+) -> dict[str, Any]:
+    """How many messages match; also of a gateway that is read-only, which takes no POST."""
+    now_us = await service.now_us()
+    wanted = Filter(
+        job=job or None,
+        key_prefix=key_prefix or None,
+        group=group or None,
+        due_from=instants.instant_ms(due_from, now_us, "query.due_from") if due_from else None,
+        due_until=instants.instant_ms(due_until, now_us, "query.due_until") if due_until else None,
+        state=state,
+    )
+    return {"matched": await service.client.count_where(topic, wanted)}
+
+
 @router.get("/seconds")
 async def seconds(
     service: TheService,
@@ -98,11 +122,11 @@ async def seconds(
     length: Annotated[int, Query(alias="seconds", ge=1, le=limits.FORECAST_SECONDS_MAX)],
 ) -> dict[str, Any]:
     """What waits until each second of an interval, counted one by one, of so many messages at most."""
-    counted = await service.client.connection.follow(
+    found = await service.client.connection.follow(
         surveys.seconds(topic, start, length, limits.DASHBOARD_COUNTED_MAX), None
     )
-    counts = [(second // 1000, count) for second, count in counted.counts]
-    return {"due": counts, "complete": counted.complete, "most": limits.DASHBOARD_COUNTED_MAX}
+    counts = [(second // 1000, count) for second, count in found.counts]
+    return {"due": counts, "complete": found.complete, "most": limits.DASHBOARD_COUNTED_MAX}
 
 
 async def _whole(client: AsyncClient, found: MessageState) -> dict[str, Any]:

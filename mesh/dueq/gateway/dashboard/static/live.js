@@ -1,6 +1,7 @@
 // What keeps a page up to date: one stream of server-sent events, and the knowledge that it is there.
 
 const SILENCE_MS = 2500;
+const REOPEN_MS = 5000;
 
 /** Put a value into a document, or take out what is at a place. */
 function change(document, place, value) {
@@ -79,7 +80,11 @@ export class Live {
   }
 
   check() {
-    if (this.source && performance.now() - this.heard > SILENCE_MS) this.fail();
+    if (!this.source) return;
+    const silent = performance.now() - this.heard;
+    if (silent > SILENCE_MS) this.fail();
+    // A connection that died in the computer's sleep, or on the way, gives no error: nobody else would end it.
+    if (silent > REOPEN_MS) this.open(this.parameters);
   }
 
   fail() {

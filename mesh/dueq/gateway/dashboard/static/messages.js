@@ -22,10 +22,14 @@ class MessagesPage {
     this.topic = topic;
     this.cursors = [""];
     this.rows = [];
+    this.asked = 0;
     this.chosen = new Set();
     this.kind = "timeline";
     const text = (name, attributes = {}) => h("input", { type: "text", value: parameters.get(name) ?? "", autocomplete: "off", spellcheck: "false", ...attributes });
-    const time = (name) => h("input", { type: "datetime-local", step: 1, value: parameters.get(name) ? toInput(Date.parse(parameters.get(name))) : "" });
+    const time = (name) => {
+      const ms = Date.parse(parameters.get(name) ?? "");
+      return h("input", { type: "datetime-local", step: 1, value: Number.isNaN(ms) ? "" : toInput(ms) });
+    };
     this.state = h("select", {}, [["waiting", "waiting"], ["leased", "with consumers"], ["dead", "dead"]].map(([value, name]) => h("option", { value, selected: value === parameters.get("state") }, name)));
     this.from = time("from");
     this.until = time("until");
@@ -118,7 +122,8 @@ class MessagesPage {
 
   turn(step) {
     if (step < 0) this.cursors.pop();
-    else this.cursors.push(this.next);
+    else if (this.next) this.cursors.push(this.next);
+    this.next = null; // a second press, before the page is there, goes nowhere
     this.load();
   }
 
@@ -132,28 +137,34 @@ class MessagesPage {
     this.frame.address({ state: this.state.value === "waiting" ? "" : this.state.value, from: this.moment(this.from), until: this.moment(this.until),
       key_prefix: this.prefix.value, job: this.job.value, group: this.group.value, find: this.name.value.trim() });
     this.chosen.clear();
+    this.drawBar();
     say(this.refused, "");
+    this.asked += 1;
+    const mine = this.asked;
+    // What was asked for before may be answered later: only the last answer is shown.
+    const last = () => mine === this.asked;
     try {
-      if (!this.leased && (this.job.value || this.group.value)) await this.loadCount();
-      else await this.loadPage();
+      if (!this.leased && (this.job.value || this.group.value)) await this.loadCount(last);
+      else await this.loadPage(last);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
+      if (!last()) return;
       say(this.refused, error.message);
       this.draw([], null);
     }
   }
 
-  async loadPage() {
+  async loadPage(last) {
     const query = { topic: this.topic, state: this.state.value, cursor: this.cursors.at(-1), key_prefix: this.prefix.value,
       ...(this.leased ? {} : { from: this.moment(this.from), until: this.moment(this.until) }) };
     const page = await call("GET", `/dashboard/messages?${new URLSearchParams(query)}`);
-    this.draw(page.messages, page.cursor);
+    if (last()) this.draw(page.messages, page.cursor);
   }
 
-  async loadCount() {
+  async loadCount(last) {
     this.draw([], null, "A job or group is counted and changed together; it has no list.");
-    const found = await call("POST", path(this.topic, "where"), { do: "count", filter: this.filter() });
-    say(this.refused, "");
+    const found = await call("GET", `/dashboard/count?${new URLSearchParams({ topic: this.topic, ...this.filter() })}`);
+    if (!last()) return;
     put(this.place, h("p", { class: "panel" }, `${count(found.matched, "message")} ${found.matched === 1 ? "matches" : "match"}.`));
   }
 
@@ -194,7 +205,8 @@ class MessagesPage {
   buttons(rows, after = () => this.load(), state = this.state.value) {
     const ids = rows.map(({ id }) => id);
     const what = count(ids.length, "message");
-    const targets = { messages: ids.map((id) => ({ id })) };
+    // What was changed since it was looked at is left alone, and said.
+    const targets = { messages: rows.map(({ id, version }) => ({ id, version })) };
     const button = (text, work, danger) => h("button", { type: "button", class: danger ? "danger" : null, onclick: work }, text);
     const sendTo = (address, body, said) => call("POST", address, body, `${said} ${what}`).then((answer) => {
       const left = {};

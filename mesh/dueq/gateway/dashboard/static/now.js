@@ -85,6 +85,7 @@ export function show(frame) {
       late.update(lateness(view.lateness));
       topics.update(view.topics);
       rows = Math.max(view.topics.length, 50);
+      if (skip && !view.topics.length) page(-1); // there are fewer by now
       say(found, view.found > view.topics.length
         ? `${number(skip + 1)} to ${number(skip + view.topics.length)} of ${number(view.found)}` : count(view.found, "topic"));
       earlier.hidden = skip === 0;
