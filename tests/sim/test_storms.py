@@ -83,11 +83,12 @@ REGRESSIONS = {
     52100005: "a partition was looked at whose store had not begun yet (the simulator's own fault)",
     52200001: "a pause overtook the last resume, and its topic's leases stayed away (the simulator's own fault)",
     291: "a group with a late message got another alarm for it with each sooner one that came out",
+    73000113: "a message that was leased through a change of a recurrence's terms brought back a tick of the old ones",
     62000005: "a consumer left out what it took another to lead, and its leader gave that to somebody else",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed
 tells another story, and the unit tests beside each fix keep the old one."""
-FRESH = 12
+FRESH = 4
 
 
 def survives(seed: int) -> None:
