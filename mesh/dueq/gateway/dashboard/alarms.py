@@ -295,10 +295,10 @@ def _of_topic(
             f"dead {name}",
             "warn" if more_dead else "note",
             f"{_count(topic.dead, 'message', 'messages')} of {name} "
-            f"{'is' if topic.dead == 1 else 'are'} dead{growing}: no consumer gets them any more.",
+            f"{'is' if topic.dead == 1 else 'are'} dead{growing}: no consumer gets {_them(topic.dead)} any more.",
             "Read why, stop what kills them, then redrive them."
             if more_dead
-            else "Read why, then redrive or discard them.",
+            else f"Read why, then redrive or discard {_them(topic.dead)}.",
             name,
             dead=True,
             weight=topic.dead,
@@ -323,8 +323,8 @@ def _of_consumers(name: str, topic: TopicSight, delivered: int) -> Iterator[Alar
             f"alone {name}",
             "bad",
             f"{_count(topic.ready, 'message', 'messages')} of {name} "
-            f"{'is' if topic.ready == 1 else 'are'} due, and no consumer is there to take them.",
-            "Start a consumer of this topic: it gets them at once.",
+            f"{'is' if topic.ready == 1 else 'are'} due, and no consumer is there to take {_them(topic.ready)}.",
+            f"Start a consumer of this topic: it gets {_them(topic.ready)} at once.",
             name,
             weight=topic.ready,
             after_ms=_LEADERLESS_AFTER_MS,
@@ -349,11 +349,16 @@ def _of_consumers(name: str, topic: TopicSight, delivered: int) -> Iterator[Alar
         yield Alarm(
             f"missing {name}",
             "warn",
-            f"No consumer of {name} is there, and {_count(soon, 'message falls', 'messages fall')} due in a minute.",
+            f"No consumer of {name} is there, and {_count(soon, 'message falls', 'messages fall')} due "
+            "within a minute.",
             "Start a consumer before that.",
             name,
             weight=soon,
         )
+
+
+def _them(number: int) -> str:
+    return "it" if number == 1 else "them"
 
 
 def _lately(ms: int) -> str:

@@ -91,7 +91,7 @@ def test_nobody_who_takes_what_is_due_is_broken_and_before_that_a_warning() -> N
     due = sight(topic(ready=3))
     assert said(due, due) == [("bad", "3 messages of mail are due, and no consumer is there to take them.")]
     soon = sight(topic(scheduled=1, next_minute=1))
-    assert said(soon) == [("warn", "No consumer of mail is there, and 1 message falls due in a minute.")]
+    assert said(soon) == [("warn", "No consumer of mail is there, and 1 message falls due within a minute.")]
 
 
 def test_what_others_receive_by_http_needs_no_session() -> None:

@@ -16,7 +16,8 @@ export function show(frame) {
   const drawing = chart("Messages a second, five minutes back and five ahead");
   const partly = h("p", { class: "faint" });
   const late = figures();
-  const topics = table("Topics", TOPIC_COLUMNS, (row) => row.name, "There is no such topic.");
+  const untold = h("span");
+  const topics = table("Topics", TOPIC_COLUMNS, (row) => row.name, untold);
   const brokers = table("Brokers", BROKER_COLUMNS, (row) => row.id, "No broker is known.");
   const acts = table("Acts", ACT_COLUMNS, (row) => row.number, "Nothing was done from the dashboard of this gateway since it was started.");
   const search = h("input", { type: "search", value: frame.parameters.get("search") ?? "", autocomplete: "off", spellcheck: "false" });
@@ -84,6 +85,7 @@ export function show(frame) {
       ].filter(Boolean).join(" "));
       late.update(lateness(view.lateness));
       topics.update(view.topics);
+      say(untold, sums.topics ? "No topic has this in its name." : view.fault ? "Nothing is known of topics just now." : "There is no topic yet.");
       rows = Math.max(view.topics.length, 50);
       if (skip && !view.topics.length) page(-1); // there are fewer by now
       say(found, view.found > view.topics.length
@@ -97,7 +99,7 @@ export function show(frame) {
 }
 
 export function lateness(late) {
-  if (!late.count) return [{ title: "first deliveries", value: "0" }];
+  if (!late.count) return [{ title: "first deliveries", value: "none" }];
   return [
     { title: "half within", value: milliseconds(late.half) },
     { title: "99 % within", value: milliseconds(late.most) },

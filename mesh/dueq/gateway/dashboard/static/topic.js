@@ -75,7 +75,7 @@ export function show(frame) {
       wrong.update(view.alarms, `${topic}: all is well.`, lead(view));
       totals.update([
         { title: "scheduled", value: number(info.scheduled), href: `/messages?${own}` },
-        { title: "due, waiting", value: number(info.ready), level: info.ready ? "warn" : "" },
+        { title: "due, waiting", value: number(info.ready), level: info.ready ? "warn" : "", href: `/messages?${own}` },
         { title: "with consumers", value: number(info.leased), href: `/messages?${own}&state=leased`, detail: count(info.consumers, "consumer") },
         { title: "dead", value: number(info.dead), level: info.dead ? "warn" : "", href: `/messages?${own}&state=dead` },
       ]);
@@ -102,7 +102,7 @@ function lead(view) {
   const minute = view.topic.next_minute;
   const next = view.ahead <= 3600 ? view.chart.due.find(([, due]) => due) : null;
   const soon = next ? `the next message falls due ${next[0] * 1000 - view.at < 1000 ? "now" : `in ${duration(next[0] - view.at / 1000)}`}`
-    : minute ? `${count(minute, "message falls", "messages fall")} due in a minute` : "nothing falls due soon";
+    : minute ? `${count(minute, "message falls", "messages fall")} due within a minute` : "nothing falls due soon";
   return `A ${view.topic.kind} topic, ${told.text}: ${count(view.topic.partitions, "partition")}, ${count(view.topic.consumers, "consumer")}; ${soon}.`;
 }
 
