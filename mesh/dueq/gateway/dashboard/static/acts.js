@@ -11,7 +11,7 @@ export const path = (topic, ...parts) =>
 /** A request that was refused: its message is the gateway's sentence. */
 export class Refused extends Error {
   constructor(problem, status) {
-    super(problem.detail ?? `The gateway answered ${status}.`);
+    super((problem.detail ?? `The gateway answered ${status}.`).replace(/^body\./, ""));
     this.problem = problem;
     this.status = status;
   }

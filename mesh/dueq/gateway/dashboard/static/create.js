@@ -1,20 +1,21 @@
 // Create a topic or a message.
 
 import { call, path, Refused, toast } from "./acts.js";
-import { field, h, say, section } from "./dom.js";
+import { field, h, put, say, section } from "./dom.js";
 import { moment } from "./moments.js";
 import { fromInput, instant, iso, toInput } from "./words.js";
 
 export function show(frame) {
-  const message = messageForm(frame);
-  const made = topicForm();
+  const topic = h("input", { type: "text", value: frame.topic, required: true, autocomplete: "off", spellcheck: "false" });
+  const message = messageForm(topic);
+  const made = topicForm(topic);
   const element = h("div", { class: "page" },
     h("div", {}, h("h1", {}, "Create"), h("p", { class: "lead" }, "A message is never delivered before it is due, and it is on all in-sync replicas once this page says so.")),
     frame.topic ? [message, made] : [made, message]);
   return { title: "Create", element };
 }
 
-/** A form that sends once at a time, and says what was refused. */
+/** A form that sends once at a time, and says what came of it, with a link to what was made. */
 function form(title, button, fields, send) {
   const refused = h("p", { class: "refused", role: "alert" });
   const told = h("p", { role: "status" });
@@ -26,8 +27,8 @@ function form(title, button, fields, send) {
     say(refused, "");
     say(told, "");
     try {
-      const text = await send();
-      say(told, text);
+      const { text, link, href } = await send();
+      put(told, text, " ", h("a", { href }, link));
       toast(text);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
@@ -39,8 +40,7 @@ function form(title, button, fields, send) {
   return section(title, element);
 }
 
-function messageForm(frame) {
-  const topic = h("input", { type: "text", value: frame.topic, required: true, autocomplete: "off", spellcheck: "false" });
+function messageForm(topic) {
   const due = h("input", { type: "datetime-local", step: "any", value: toInput(Date.now() + 600_000) });
   const delay = h("input", { type: "text", placeholder: "10m", autocomplete: "off" });
   const form_ = h("select", {}, [["payload", "text"], ["json", "JSON"], ["base64", "base64"]].map(([value, text]) => h("option", { value }, text)));
@@ -73,11 +73,13 @@ function messageForm(frame) {
     if (group.value) body.group = group.value;
     if (attempts.value !== "") body.max_attempts = Number(attempts.value);
     const answer = await call("POST", path(topic.value, "messages"), body, "schedule a message");
-    return `Scheduled for ${instant(Date.parse(answer.due))}: ${answer.id}`;
+    return { text: `Scheduled for ${instant(Date.parse(answer.due))}: ${answer.id}`, link: "Show it",
+      href: `/messages?${new URLSearchParams({ topic: topic.value, find: answer.id })}` };
   });
 }
 
-function topicForm() {
+/** `topic` is the field of the form for a message: whoever makes a topic has one for it. */
+function topicForm(topic) {
   const name = h("input", { type: "text", required: true, maxlength: 255, pattern: "[A-Za-z0-9._\\-]+", autocomplete: "off", spellcheck: "false" });
   const kind = h("select", {}, [["timeline", "timeline: the earliest due first"], ["priority", "priority: the smallest rank first"], ["fair", "fair: groups take turns"]]
     .map(([value, text]) => h("option", { value }, text)));
@@ -96,6 +98,7 @@ function topicForm() {
     if (attempts.value !== "") body.max_attempts = Number(attempts.value);
     if (rate.value !== "") body.rate = Number(rate.value);
     await call("POST", "/v1/topics", body, `create topic ${name.value}`);
-    return `Topic ${name.value} is there.`;
+    topic.value ||= name.value;
+    return { text: `Topic ${name.value} is there.`, link: "Show it", href: `/topic?${new URLSearchParams({ topic: name.value })}` };
   });
 }

@@ -5,6 +5,15 @@ import { field, h, put, say, section, table } from "./dom.js";
 import { moment } from "./moments.js";
 import { bytes, count, fromInput, instant, iso, number, timeElement, toInput, visible } from "./words.js";
 
+// A search by key looks at some messages at a time; so often it goes on by itself while it has found none.
+const LOOKS_MAX = 20;
+
+/** What is said of messages once an act is done. */
+const PAST = {
+  "run now": "run now", move: "moved", "change rank": "ranked", cancel: "cancelled", redrive: "redriven", discard: "discarded",
+  "take back": "taken back", "give up": "given up", finish: "finished",
+};
+
 export function show(frame) {
   const { topic, parameters } = frame;
   if (!topic) {
@@ -150,15 +159,22 @@ class MessagesPage {
       if (!(error instanceof Refused)) throw error;
       if (!last()) return;
       say(this.refused, error.message);
-      this.draw([], null);
+      this.draw([], null, "Nothing could be read.");
     }
   }
 
   async loadPage(last) {
-    const query = { topic: this.topic, state: this.state.value, cursor: this.cursors.at(-1), key_prefix: this.prefix.value,
+    const query = { topic: this.topic, state: this.state.value, key_prefix: this.prefix.value,
       ...(this.leased ? {} : { from: this.moment(this.from), until: this.moment(this.until) }) };
-    const page = await call("GET", `/dashboard/messages?${new URLSearchParams(query)}`);
-    if (last()) this.draw(page.messages, page.cursor);
+    for (let looks = 1; ; looks += 1) {
+      const page = await call("GET", `/dashboard/messages?${new URLSearchParams({ ...query, cursor: this.cursors.at(-1) })}`);
+      if (!last()) return;
+      if (page.messages.length || !page.cursor || looks === LOOKS_MAX) {
+        this.draw(page.messages, page.cursor);
+        return;
+      }
+      this.cursors[this.cursors.length - 1] = page.cursor;
+    }
   }
 
   async loadCount(last) {
@@ -177,7 +193,7 @@ class MessagesPage {
         if (box.checked !== all.checked) box.click();
       }
     } });
-    const none = empty ?? (this.prefix.value || this.from.value || this.until.value ? "None of them matches so far."
+    const none = empty ?? (this.prefix.value || this.from.value || this.until.value ? (cursor ? "None of those looked at so far matches. Next looks further." : "None matches.")
       : dead ? "No message is dead." : this.leased ? "No consumer has a message." : "No message waits.");
     const list = table(`Messages of ${this.topic}`, columns(this, this.state.value, all), (row) => row.id, none);
     list.update(rows);
@@ -215,7 +231,7 @@ class MessagesPage {
       }
       const done = answer.messages.filter((each) => each.outcome === "done").length;
       const rest = reasons(left);
-      return `${count(done, "message")}: ${said}${rest ? `; ${rest}` : ""}.`;
+      return `${count(done, "message")} ${PAST[said]}${rest ? `; ${rest}` : ""}.`;
     });
     const send = (verb, body, said) => sendTo(path(this.topic, "messages", verb), body, said);
     const done = (was) => was && after(); // who goes back stays where they were
