@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from dueq import TopicInfo, limits
+from dueq import PartitionInfo, TopicInfo, limits
 from dueq.client.calls import Call
 from dueq.client.core.ports.events import Inspect
 from dueq.client.statistics import StatisticsPart
@@ -27,6 +27,7 @@ class Mesh:
     def __init__(self) -> None:
         self.client = self.connection = self
         self.away = self.odd = False
+        self.silent: tuple[str, ...] = ()
         self.looks = self.listed = self.catalogue = 0
         self.forecasts: list[tuple[str, int]] = []
 
@@ -35,7 +36,8 @@ class Mesh:
 
     async def topics(self, *, timeout: float) -> list[TopicInfo]:
         self.listed += 1
-        return [TopicInfo("mail", "timeline", 0, 1, 1, 1 << 20)]
+        partition = PartitionInfo(0, 0, "b1", 1, True, ("b1", *self.silent))
+        return [TopicInfo("mail", "timeline", 0, 1, 1, 1 << 20, None, (partition,))]
 
     async def run(self, call: Call[Any], timeout: float) -> Any:
         asked = call.build(1, 1)
@@ -199,6 +201,52 @@ def test_more_pages_than_the_limit_are_refused() -> None:
         feed._watching = limits.DASHBOARD_TABS_MAX
         with pytest.raises(Busy, match=f"{limits.DASHBOARD_TABS_MAX} pages"), feed.watching():
             pass
+
+    run(work())
+
+
+def test_pages_that_were_closed_do_not_count() -> None:
+    async def work() -> None:
+        feed = fed(Mesh())
+        for _ in range(limits.DASHBOARD_TABS_MAX + 1):
+            with feed.watching("mail", 600):
+                pass
+        await feed.close()
+
+    run(work())
+
+
+def test_who_comes_after_a_while_does_not_see_what_was_so_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeding, "_LINGER_S", 0.0)
+
+    async def work() -> None:
+        feed = fed(Mesh())
+        with feed.watching():
+            assert await feed.newer(0, 60) is not None
+        feed.acted({"act": "look", "topic": "", "status": 200, "by": ""})  # no long rest
+        async with asyncio.timeout(60):
+            while feed.state is not None:
+                await asyncio.sleep(0)
+        assert await feed.newer(0, 0.0) is None
+        await feed.close()
+
+    run(work())
+
+
+def test_a_broker_that_no_broker_names_is_missed_for_what_it_holds() -> None:
+    async def work() -> None:
+        mesh = Mesh()
+        mesh.silent = ("b2",)
+        feed = fed(mesh)
+        with feed.watching():
+            state = await feed.newer(0, 60)
+        assert state is not None
+        assert {name: broker["alive"] for name, broker in state.sight.brokers.items()} == {
+            "b1": True,
+            "b2": False,
+        }
+        assert "away b2" in [alarm.key for alarm in state.alarms]
+        await feed.close()
 
     run(work())
 
