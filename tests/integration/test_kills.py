@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from dueq import Client, Filter, Message, Outcome
-from dueq.errors import DueqError
+from dueq.errors import DueqError, SnapshotLost
 from dueq.local import LocalMesh
 from tests.integration.ledger import PATIENCE_S, Ledger, now_ms
 from tests.integration.traffic import Traffic
@@ -65,6 +66,14 @@ def test_a_leader_killed_under_traffic_costs_no_message(mesh: LocalMesh, client:
         traffic.finish()
 
 
+def _dues(client: Client, topic: str) -> list[int]:
+    """Browse a topic whose leaders may still go back to where they were: the snapshots of the former ones are lost."""
+    for _ in range(5):
+        with contextlib.suppress(SnapshotLost):
+            return [message.due for message in client.browse(topic)]
+    pytest.fail("leaders go on changing")
+
+
 def test_a_shift_reaches_each_message_once_though_two_leaders_are_killed(
     mesh: LocalMesh, client: Client, topic: str
 ) -> None:
@@ -95,9 +104,7 @@ def test_a_shift_reaches_each_message_once_though_two_leaders_are_killed(
             assert (shifted.done, dict(shifted.skipped), shifted.left) == (count, {"leased": 1}, 0)
             traffic.finish()
         held.ack(wait=True)
-    assert sorted(message.due for message in client.browse(topic)) == [
-        due + hour_ms + row for row in range(count)
-    ]
+    assert sorted(_dues(client, topic)) == [due + hour_ms + row for row in range(count)]
 
 
 def test_a_new_leader_knows_which_slots_of_groups_are_taken(
