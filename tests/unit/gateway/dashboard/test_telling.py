@@ -45,6 +45,14 @@ def test_who_has_missed_a_look_gets_all_again() -> None:
     assert said(shown.told(View(sort="name"), state(4), [], 3))[0] == "view"
 
 
+def test_who_has_missed_a_look_that_others_saw_gets_all_again() -> None:
+    shown, view = Shown(), View()
+    for number in (1, 2, 3):
+        shown.told(view, state(number), [], number - 1)
+    assert said(shown.told(view, state(3), [], 1))[0] == "view"
+    assert said(shown.told(view, state(3), [], 2))[0] == "change"
+
+
 def test_pages_that_show_the_same_share_an_event() -> None:
     shown, view = Shown(), View()
     first, again = shown.told(view, state(1), [], 0), shown.told(View(), state(1), [], 0)
