@@ -196,6 +196,25 @@ def test_a_search_goes_on_by_itself_until_it_finds_something(tab: Tab, client: C
     client.delete_topic("haystack")
 
 
+def test_all_that_match_are_counted_and_not_only_those_of_the_page(
+    tab: Tab, mail: str, client: Client
+) -> None:
+    total = sum(message.key.startswith("letter-") for message in client.browse(mail))
+    tab.go(f"/messages?topic={mail}&key_prefix=letter-")
+    assert len(tab.until(lambda: tab.all("tbody tr"))) < total
+    tab.press("Change all that match…")
+    tab.says(f"{total} messages", "dialog .great")
+
+
+def test_what_is_gone_goes_from_an_open_page(tab: Tab, client: Client) -> None:
+    client.create_topic("labelled", partitions=1, replicas=1, labels={"team": "red"})
+    tab.go("/topic?topic=labelled")
+    tab.says("Label team", "dt")
+    client.update_topic("labelled", labels={})
+    tab.says_no_more("Label team", "dt")
+    client.delete_topic("labelled")
+
+
 def test_what_cannot_be_undone_wants_a_word(tab: Tab, client: Client) -> None:
     client.create_topic("old", replicas=3)
     client.producer("old").schedule_many([b"x"] * 3, [int(time.time() * 1000) + HOUR_MS] * 3)
