@@ -275,6 +275,8 @@ def _of_topic(
         due = (
             f"{_count(topic.ready, 'message is', 'messages are')} due and wait"
             if topic.ready
+            else "how much waits is not known while a partition has no leader"
+            if topic.leaderless
             else "nothing is due yet"
         )
         yield Alarm(

@@ -85,6 +85,10 @@ def test_a_paused_topic_is_worth_a_note_and_more_when_messages_wait_for_it() -> 
     assert said(sight(topic(paused=True, ready=2))) == [
         ("warn", "mail is paused until it is resumed; 2 messages are due and wait.")
     ]
+    unknown = "how much waits is not known while a partition has no leader"
+    assert ("note", f"mail is paused until it is resumed; {unknown}.") in said(
+        sight(topic(paused=True, leaderless=1))
+    )
 
 
 def test_nobody_who_takes_what_is_due_is_broken_and_before_that_a_warning() -> None:
