@@ -180,8 +180,10 @@ FIRED_AHEAD_MAX: Final = 16
 """Most messages of one recurrence that are logged and whose instant is still to come."""
 
 # Passes (in one partition)
-PASSES_MAX: Final = 256
+PASSES_MAX: Final = 1_024
 """Most passes that a partition knows; beyond that new ones get Busy."""
+PASSES_KEPT: Final = 192
+"""Ended passes that a partition remembers for a day; more only for a minute."""
 PASS_NAME_MAX: Final = 64
 """Longest name of a pass, in characters."""
 PASS_ROWS_MAX: Final = 512
@@ -196,6 +198,8 @@ LEASED_ROWS: Final = 256
 """Leased messages that one answer names."""
 LEASED_LISTED_MAX: Final = 1000
 """Leased messages that one call lists."""
+PASS_RETRIED_MS: Final = 60_000
+"""A pass is remembered for so long after its end, however many there are: its owner may ask again."""
 PASS_MEMORY_MS: Final = 24 * 3600 * 1000
 """Memory of a pass after its end, in the age of the partition."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dueq.core.ports.entry import State
 from dueq.core.state.pass_table import PassState
-from dueq.limits import PASS_MEMORY_MS
+from dueq.limits import PASS_MEMORY_MS, PASS_RETRIED_MS, PASSES_KEPT
 from dueq_chaos.sim.naive_entry import NaiveEntry
 from dueq_codecs.records import Outcome, Record
 
@@ -69,9 +69,11 @@ class NaivePasses:
         return Outcome.DONE
 
     def forget(self, age: int) -> None:
-        """Forget those that ended long ago."""
-        for name, known in list(self.by_name.items()):
-            if known.state != PassState.RUNNING and age - known.ended > PASS_MEMORY_MS:
+        """Forget those that ended long ago; of very many, the oldest after a minute."""
+        ended = [name for name, known in self.by_name.items() if known.state != PassState.RUNNING]
+        for place, name in enumerate(ended):
+            is_one_of_many = len(ended) - place > PASSES_KEPT
+            if age - self.by_name[name].ended > (PASS_RETRIED_MS if is_one_of_many else PASS_MEMORY_MS):
                 del self.by_name[name]
 
 

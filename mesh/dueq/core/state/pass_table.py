@@ -25,7 +25,7 @@ from dueq.core.state.applied import Applied
 from dueq.core.state.matching import FilterRefused, filter_of, matching
 from dueq.core.state.side_table import Messages
 from dueq.errors import UnknownVersion
-from dueq.limits import DELAY_MS_MAX, DUE_MS_MAX, PASS_MEMORY_MS, RANK_MAX
+from dueq.limits import DELAY_MS_MAX, DUE_MS_MAX, PASS_MEMORY_MS, PASS_RETRIED_MS, PASSES_KEPT, RANK_MAX
 from dueq_codecs.records import U8, Outcome, Record
 
 _ROW_VERSION: Final = 1
@@ -168,11 +168,15 @@ class PassTable:
             self._changed[name] = None
 
     def expire(self, age_ms: int, stamp: int) -> None:
-        """Forget passes that ended long ago."""
-        for name, work in list(self.by_name.items()):
-            if work.state != PassState.RUNNING and age_ms - work.ended_ms > PASS_MEMORY_MS:
-                del self.by_name[name]
-                self._changed[name] = None
+        """Forget passes that ended long ago; of very many, those that ended a while ago, the oldest first."""
+        if not self.by_name:
+            return
+        ended = [work for work in self.by_name.values() if work.state != PassState.RUNNING]
+        surplus = len(ended) - PASSES_KEPT
+        for place, work in enumerate(ended):
+            if age_ms - work.ended_ms > (PASS_RETRIED_MS if place < surplus else PASS_MEMORY_MS):
+                del self.by_name[work.name]
+                self._changed[work.name] = None
 
     # ------------------------------------------------------------ checkpoints
 

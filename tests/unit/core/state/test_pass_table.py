@@ -12,7 +12,7 @@ from dueq.core.state.matching import FilterRefused, filter_of
 from dueq.core.state.pass_table import PassState, PassTable, fault_of_pass
 from dueq.core.state.timeline import AGE_STEP_MS, Timeline
 from dueq.errors import UnknownVersion
-from dueq.limits import PASS_MEMORY_MS
+from dueq.limits import PASS_MEMORY_MS, PASS_RETRIED_MS, PASSES_KEPT
 from dueq_codecs.records import Record, RecordKind
 
 PURGE = '{"do":"purge","filter":{"state":"waiting"}}'
@@ -130,6 +130,24 @@ def test_it_is_known_for_a_day_after_its_end_and_a_checkpoint_has_it() -> None:
     world.apply(RecordKind.BARRIER)
     assert not world.timeline.passes.by_name
     assert [row.value for row in world.timeline.passes.changed_rows()] == [None]
+
+
+def test_of_very_many_that_have_ended_the_oldest_are_known_for_a_minute() -> None:
+    """An emulator is purged before each of a thousand tests, and must not be full for a day after 256 of them."""
+    world = World()
+    world.insert(1)
+    for number in range(PASSES_KEPT + 2):
+        world.act(PURGE, f"p{number}")
+        world.act('{"do":"end"}', f"p{number}")
+    world.act(PURGE, "running")
+    world.stamp += PASS_RETRIED_MS
+    world.apply(RecordKind.BARRIER)
+    assert len(world.timeline.passes.by_name) == PASSES_KEPT + 3
+    world.stamp += 1
+    world.apply(RecordKind.BARRIER)
+    assert list(world.timeline.passes.by_name) == [f"p{number}" for number in range(2, PASSES_KEPT + 2)] + [
+        "running"
+    ]
 
 
 def test_a_row_of_a_newer_build_is_refused() -> None:
