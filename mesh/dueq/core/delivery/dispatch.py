@@ -213,6 +213,12 @@ class TopicDispatcher:
             lane.drop_dead()
             self._dirty = True
 
+    def window_kept(self, uid: int) -> None:
+        """The timeline may have let waiting entries go from its hot window: their places go, too."""
+        lane = self._lanes.get(uid)
+        if lane is not None:
+            lane.drop_dead()
+
     # -------------------------------------------------------------- cancel, move, extend
 
     def withhold(self, uid: int, keys: U64) -> U64:

@@ -385,6 +385,8 @@ class Partition:
         if checkpoint is not None:
             self._trim(checkpoint.applied, now)
         self.timeline.hot_rows_max = self.hot_rows_max
+        if self.serving:
+            self.dispatcher.window_kept(self.uid)
         wanted = self.timeline.wants_scan()
         if wanted is not None:
             self._reading.scan(wanted)

@@ -79,3 +79,16 @@ def test_messages_that_wait_for_a_late_decision_have_no_places() -> None:
     assert len(lane.queue) == 0
     assert decide(stage, JobAction.ABORT, 3_000) == Outcome.DONE
     assert len(lane.queue) == 0
+
+
+def test_what_the_window_lets_go_leaves_its_places() -> None:
+    stage = Stage()
+    stage.insert([DAY_MS + ms for ms in range(3 * SPARE_PLACES)])
+    timeline = stage.leds[1].timeline
+    timeline.hot_rows_max = 2
+    saved = timeline.checkpoint()
+    assert saved is not None
+    timeline.checkpoint_saved(saved.applied)
+    assert timeline.hot_count < SPARE_PLACES
+    stage.dispatcher.window_kept(1)
+    assert len(lane_of(stage).queue) <= 2 * timeline.hot_count + SPARE_PLACES
