@@ -77,7 +77,7 @@ class ConsumerReply:
     leader: str = ""
     """The broker that answers."""
     coming: int = 0
-    """Leases here whose push has not left: they take credit, although the limit may have been lowered since."""
+    """Leases here whose push has not left, or leaves again: they take credit, though the limit may be lower by now."""
     incarnation: int = 0
     """The life of the broker that `mono_us` is of."""
     mono_us: int = 0

@@ -178,6 +178,13 @@ class LeaseTable:
         phase = self.phase[: self.high]
         return self.owner[: self.high][(phase >= Phase.PROPOSED) & (phase <= Phase.WITHHELD)]
 
+    def coming(self) -> I64:
+        """Return the owners of what a push is to bring, for the first time or again, one for each lease."""
+        phase = self.phase[: self.high]
+        first = (phase >= Phase.PROPOSED) & (phase <= Phase.WITHHELD)
+        owners: I64 = self.owner[: self.high][first | (phase == Phase.AGAIN)]
+        return owners
+
     def all_pushable(self, slots: list[int], tokens: list[int], now_us: int) -> bool:
         """Return whether all of these few leases are granted, in time, and have their payload at hand."""
         phase, token, act_us, ready, _ = self._cells

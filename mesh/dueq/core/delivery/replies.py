@@ -128,7 +128,7 @@ class Replies:
             return
         if coming is None:
             coming = sum(
-                int(np.count_nonzero(lane.leases.unpushed() == session.number_here))
+                int(np.count_nonzero(lane.leases.coming() == session.number_here))
                 for lane in self._lanes.values()
             )
         waiting = self._count_waiting(now)
@@ -185,7 +185,7 @@ class Replies:
         self._tell_us = NEVER_US
         coming: Counter[int] = Counter()
         for lane in self._lanes.values():
-            coming.update(lane.leases.unpushed().tolist())
+            coming.update(lane.leases.coming().tolist())
         for session in self._consumers.by_id.values():
             if not session.reachable or session.told_round == self._round:
                 continue

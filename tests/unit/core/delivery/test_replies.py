@@ -34,6 +34,18 @@ def test_the_reply_says_what_is_on_its_way_to_whom_it_answers() -> None:
     ]
 
 
+def test_what_is_pushed_again_is_on_its_way() -> None:
+    """Uncounted, its credit was given to another leader, and the consumer held more than it wanted (storm 77000124)."""
+    stage = Stage()
+    stage.insert([10] * 2)
+    stage.attach(0, credit=2)
+    stage.run(0)
+    assert stage.run(10)
+    reply = stage.attach(11, attach=2, credit=1)
+    assert reply is not None
+    assert reply.coming == 2
+
+
 def test_a_consumer_without_credit_is_told_when_messages_begin_to_wait() -> None:
     stage = Stage()
     stage.insert([1000, 1001, 2000])
