@@ -349,7 +349,7 @@ def test_the_command_line_does_the_same(client: Client, local: LocalMesh) -> Non
     def run(*words: str) -> str:
         result = CliRunner().invoke(dueq, ["endpoint", *words, "--endpoint", local.endpoints[0]])
         assert result.exit_code == 0, result.output
-        return result.output
+        return result.stdout
 
     client.create_topic("by-hand")
     url = "https://example.com/hook"
