@@ -10,7 +10,9 @@ import pytest
 from dueq_chaos.nemesis.noted import Noted, judge_keys, judge_ticks, read_notes
 
 Note = dict[str, Any]
-MADE: list[Note] = [{"made": "r", "from": 10_000}, {"ended": "r", "until": 13_000}]
+MADE: list[Note] = [
+    {"making": "r", "from": 10_000}, {"made": "r", "since": 10_000}, {"ended": "r", "until": 13_000},
+]  # fmt: skip
 
 
 def tick(due: int, message: str = "", at: int = 0) -> Note:
@@ -47,6 +49,17 @@ def test_every_tick_has_one_message_at_its_instant(notes: list[Note], expected: 
     noted = judge_ticks([*MADE, *notes])
     assert wrong(noted) == expected
     assert noted.counts["ticks expected"] == 3
+
+
+def test_a_recurrence_that_came_late_owes_no_tick_of_before() -> None:
+    late = [{"making": "r", "from": 10_000}, {"made": "r", "since": 11_400}, {"ended": "r", "until": 13_000}]
+    assert wrong(judge_ticks([*late, tick(11_000), tick(12_000)])) == []
+    assert wrong(judge_ticks([*late, tick(11_000)])) == ["tick missed"]
+
+
+def test_a_recurrence_of_which_nobody_knows_owes_no_tick() -> None:
+    unknown = [{"making": "r", "from": 10_000}, {"ended": "r", "until": 13_000}]
+    assert wrong(judge_ticks([*unknown, tick(11_000)])) == []
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def judge_ticks(notes: Iterable[dict[str, Any]], period_ms: int = 1000) -> Noted
         period_ms: of all recurrences.
     """
     first: dict[str, int] = {}
+    since: dict[str, int] = {}
     until: dict[str, int] = {}
     ids: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
     findings: dict[str, list[str]] = {
@@ -53,8 +54,10 @@ def judge_ticks(notes: Iterable[dict[str, Any]], period_ms: int = 1000) -> Noted
         "tick of nothing": [],
     }
     for note in notes:
-        if "made" in note:
-            first[note["made"]] = note["from"]
+        if "making" in note:
+            first[note["making"]] = note["from"]
+        elif "made" in note:
+            since[note["made"]] = note["since"]
         elif "ended" in note:
             until[note["ended"]] = note["until"]
         else:
@@ -64,8 +67,9 @@ def judge_ticks(notes: Iterable[dict[str, Any]], period_ms: int = 1000) -> Noted
                 findings["tick early"].append(f"{name}: the tick of {due} came {due - note['at']} ms early")
     expected = {
         (name, due)
-        for name, start in first.items()
-        for due in range(start, until.get(name, start), period_ms)
+        for name, begun in since.items()
+        for due in range(first[name], until.get(name, begun), period_ms)
+        if due >= begun
     }
     findings["tick missed"] += [
         f"{name}: the tick of {due} never came" for name, due in sorted(expected - ids.keys())

@@ -13,17 +13,17 @@ anew would. Lines of its notes, one JSON object each; instants are Unix µs of t
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 from collections import deque
 from pathlib import Path
 from random import Random
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from dueq import Client
 from dueq.errors import DueqError, InvalidRequest
 from dueq_chaos.nemesis.traffic.insisting import CALL_S, repeat
+from dueq_chaos.nemesis.traffic.notes import Notes
 from dueq_chaos.nemesis.traffic.specification import Specification
 
 _THREADS: Final = 2
@@ -53,9 +53,10 @@ class Keying:
     def run(self) -> None:
         """Go on until `stop`."""
         with (
-            Path(self._specification.history).open("a", encoding="utf-8") as notes,
+            Path(self._specification.history).open("a", encoding="utf-8") as file,
             Client(self._specification.endpoints) as client,
         ):
+            notes = Notes(file)
             threads = [
                 threading.Thread(target=self._produce, args=(client, notes, number))
                 for number in range(_THREADS)
@@ -83,7 +84,7 @@ class Keying:
             "scheduled": self._scheduled, "delivered": self._delivered, "late_ms": [], "busy": self._producing > 0,
         }  # fmt: skip
 
-    def _produce(self, client: Client, notes: IO[str], number: int) -> None:
+    def _produce(self, client: Client, notes: Notes, number: int) -> None:
         random = Random(f"{self._specification.seed} {number}")
         prefix = f"{self._specification.name}.{number}"
         producer = client.producer(self._specification.topic)
@@ -105,27 +106,27 @@ class Keying:
                     producer.move(key=key, due=due, timeout=CALL_S)
             if recent and random.random() < _CANCELLED:
                 key = random.choice(recent)
-                self._note(notes, {"cancelling": key})
+                notes.write({"cancelling": key})
                 with contextlib.suppress(DueqError):
                     producer.cancel(key=key, timeout=CALL_S)
-                    self._note(notes, {"cancelled": key, "at": time.time_ns() // 1000})
+                    notes.write({"cancelled": key, "at": time.time_ns() // 1000})
         with self._lock:
             self._producing -= 1
 
-    def _schedule(self, client: Client, notes: IO[str], keys: list[str], dues: list[int]) -> None:
+    def _schedule(self, client: Client, notes: Notes, keys: list[str], dues: list[int]) -> None:
         producer = client.producer(self._specification.topic)
         payloads = [key.encode() for key in keys]
-        self._note(notes, {"asked": keys})
+        notes.write({"asked": keys})
         ids = repeat(
             lambda: producer.schedule_many(payloads, dues, keys=keys, on_duplicate="keep", timeout=CALL_S),
             (InvalidRequest,),
         )
         if ids is not None:
-            self._note(notes, {"scheduled": keys, "ids": ids})
+            notes.write({"scheduled": keys, "ids": ids})
             with self._lock:
                 self._scheduled += len(keys)
 
-    def _consume(self, client: Client, notes: IO[str]) -> None:
+    def _consume(self, client: Client, notes: Notes) -> None:
         with client.consumer(self._specification.topic, lease=self._specification.lease_s) as consumer:
             while not self._stop.is_set():
                 messages = consumer.receive(100, timeout=_RECEIVE_S)
@@ -133,14 +134,9 @@ class Keying:
                 for message in messages:
                     left = message.due * 1000 + round(message.lateness * 1e6)
                     key = message.payload.decode()
-                    self._note(
-                        notes, {"came": key, "id": message.id, "due": message.due, "left": left, "at": now_us}
+                    notes.write(
+                        {"came": key, "id": message.id, "due": message.due, "left": left, "at": now_us}
                     )
                 self._delivered += len(messages)
                 with contextlib.suppress(DueqError):
                     consumer.ack(messages, timeout=_SETTLE_S)
-
-    def _note(self, notes: IO[str], note: dict[str, Any]) -> None:
-        with self._lock:
-            notes.write(json.dumps(note) + "\n")
-            notes.flush()
