@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from dataclasses import dataclass
 
 from dueq.bench.child import Line
 from dueq.bench.delivering import drained
 from dueq.bench.figures import Figure, Row, Target, percentile
+from dueq.bench.gateways import READY_S, gateway_of
 from dueq.bench.stage import Stage
 from dueq.bench.tasks import Consume, Consumed, Produce, Produced
-from dueq.local.gateway import GatewayChild
 
 _TABS = 50
 _RATE = 1_000
@@ -22,7 +21,6 @@ _CONSUMERS = 2
 _AHEAD_MS = 500
 _SPAN_MS = 1_000
 _REQUESTS_PER_S = 20
-_READY_S = 60.0
 _READ_BYTES = 1 << 16
 
 
@@ -103,13 +101,7 @@ def _run(stage: Stage, tabs: int) -> tuple[Consumed, int]:
     seconds = 5.0 if stage.quick else 20.0
     with stage.mesh() as (mesh, client, crew):
         topic = stage.topic(client, _PARTITIONS, replicas=3)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port: int = free.getsockname()[1]
-        child = GatewayChild(f"127.0.0.1:{port}", stage.folder / "gateway.log")
-        try:
-            if not child.start(mesh.endpoints, _READY_S):
-                raise RuntimeError(child.log.read_text())
+        with gateway_of(mesh, stage.folder) as (_, port):
             watching = crew.start(*([Watch(port, tabs, topic)] if tabs else []))
             consumers = crew.start(
                 *(Consume(mesh.endpoints, topic, 1_024, 256, times=True) for _ in range(_CONSUMERS))
@@ -126,6 +118,4 @@ def _run(stage: Stage, tabs: int) -> tuple[Consumed, int]:
             consumed = drained(crew, consumers, produced.rows)
             for watcher in watching:
                 watcher.stop()
-            return consumed, sum(watcher.result(_READY_S) for watcher in watching)
-        finally:
-            child.stop(_READY_S)
+            return consumed, sum(watcher.result(READY_S) for watcher in watching)

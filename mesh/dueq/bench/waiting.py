@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from dataclasses import dataclass
 
 from dueq.bench.child import Line
 from dueq.bench.figures import Figure, Row, Target
+from dueq.bench.gateways import READY_S, gateway_of
 from dueq.bench.processes import cpu_ms_per_s, rss_anon_mb
 from dueq.bench.stage import Stage
-from dueq.local.gateway import GatewayChild
 
 _POLLS, _STREAMS = 1_000, 500
 _GATEWAY_MB = 300.0
@@ -19,7 +18,6 @@ _BROKERS_MS_PER_S = 10.0
 _PARTITIONS = 6
 _OPENING = 64
 """Clients that connect at the same time."""
-_READY_S = 60.0
 _POLL = b'{"wait":"60s","max":10}'
 
 
@@ -108,24 +106,16 @@ def _once(stage: Stage, names: list[str]) -> dict[str, float]:
     seconds = 20.0 if stage.quick else 60.0
     with stage.mesh() as (mesh, client, crew):
         topic = stage.topic(client, _PARTITIONS, replicas=3)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port: int = free.getsockname()[1]
-        child = GatewayChild(f"127.0.0.1:{port}", stage.folder / "gateway.log")
-        try:
-            if not child.start(mesh.endpoints, _READY_S):
-                raise RuntimeError(child.log.read_text())
+        with gateway_of(mesh, stage.folder) as (child, port):
             assert child.pid
             watched = [child.pid, *(broker.pid for broker in mesh.brokers if broker.pid is not None)]
             before = cpu_ms_per_s(watched, seconds)
-            (waiting,) = crew.start(Wait(port, topic, _POLLS, _STREAMS), timeout_s=_READY_S)
+            (waiting,) = crew.start(Wait(port, topic, _POLLS, _STREAMS), timeout_s=READY_S)
             waiting.go()
             cpu_ms_per_s([os.getpid()], seconds / 2)  # until all has settled
             after = cpu_ms_per_s(watched, seconds)
             memory_mb = rss_anon_mb(child.pid)
             waiting.stop()
-            ended = waiting.result(_READY_S)
-        finally:
-            child.stop(_READY_S)
+            ended = waiting.result(READY_S)
     values = (memory_mb, after[0] - before[0], sum(after[1:]) - sum(before[1:]), float(ended))
     return dict(zip(names, values, strict=True))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,11 @@ from dueq import Client
 from dueq.bench.child import Line
 from dueq.bench.delivering import drained
 from dueq.bench.figures import Figure, Row, Target, percentile
+from dueq.bench.gateways import READY_S, free_port, gateway_of
 from dueq.bench.stage import Stage
 from dueq.bench.tasks import Consume, Consumed, Produce, Produced
 from dueq.bench.workers import Crew, Worker
 from dueq.local import LocalMesh
-from dueq.local.gateway import GatewayChild
 
 _RATES = (200, 1_000)
 _TIMES = 3.0
@@ -26,7 +26,7 @@ _PARTITIONS = 6
 _AHEAD_MS = 500
 _SPAN_MS = 1_000
 _REQUESTS_PER_S = 20
-_READY_S = 60.0
+_LOOK_S = 0.05
 _NUMBER_BYTES = 8
 _ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
 
@@ -136,10 +136,9 @@ def _run(stage: Stage, rate: int, gateway: bool) -> Consumed:
     seconds = 5.0 if stage.quick else 20.0
     with stage.mesh() as (mesh, client, crew):
         topic = stage.topic(client, _PARTITIONS, replicas=3)
-        child = None
-        try:
+        with ExitStack() as running:
             if gateway:
-                consumer, child = _receiver(mesh, client, crew, topic, stage.folder)
+                consumer = _receiver(mesh, client, crew, topic, stage.folder, running)
             else:
                 (consumer,) = crew.start(Consume(mesh.endpoints, topic, 96, 256, times=True))
             (producer,) = crew.start(
@@ -152,26 +151,19 @@ def _run(stage: Stage, rate: int, gateway: bool) -> Consumed:
                 worker.go()
             produced: Produced = producer.result(seconds + 60.0)
             return drained(crew, [consumer], produced.rows)
-        finally:
-            if child is not None:
-                child.stop(_READY_S)
 
 
 def _receiver(
-    mesh: LocalMesh, client: Client, crew: Crew, topic: str, folder: Path
-) -> tuple[Worker, GatewayChild]:
-    """Start a receiver, and a gateway that serves it."""
-    ports = []
-    for _ in range(2):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            ports.append(free.getsockname()[1])
-    (receiver,) = crew.start(Receive(ports[0]))
-    client.set_endpoint(topic, topic, f"http://127.0.0.1:{ports[0]}/")
-    child = GatewayChild(f"127.0.0.1:{ports[1]}", folder / "gateway.log", ("--webhook-allow", "127.0.0.1/32"))
-    if not child.start(mesh.endpoints, _READY_S):
-        child.kill()
-        raise RuntimeError(child.log.read_text())
+    mesh: LocalMesh, client: Client, crew: Crew, topic: str, folder: Path, running: ExitStack
+) -> Worker:
+    """Start a receiver, and a gateway that serves it for as long as `running` lasts."""
+    port = free_port()
+    (receiver,) = crew.start(Receive(port))
+    client.set_endpoint(topic, topic, f"http://127.0.0.1:{port}/")
+    running.enter_context(gateway_of(mesh, folder, ("--webhook-allow", "127.0.0.1/32")))
+    patience_s = time.monotonic() + READY_S
     while not client.status()["consumers"]:
-        pass
-    return receiver, child
+        if time.monotonic() > patience_s:
+            raise RuntimeError(f"the gateway consumes nothing of {topic!r} within {READY_S:g} s")
+        time.sleep(_LOOK_S)
+    return receiver
