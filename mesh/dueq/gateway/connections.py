@@ -81,7 +81,7 @@ class Ending:
         self._transport.resume_reading()
 
     def drop(self, size: int) -> None:
-        """So many bytes have come that nobody takes."""
+        """Drop bytes that have come and that nobody takes; the connection is cut off after too many of them."""
         self._left -= size
         if self._left < 0:
             self._transport.abort()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class Room:
-    """So many requests may be under way.
+    """A number of requests that may be under way at once, divided among shares.
 
     Args:
         most: requests at most, while there are at most half as many shares.
