@@ -139,12 +139,18 @@ def test_a_task_is_what_was_asked_for(cloud: Any, queue: str) -> None:
     assert dict(shown.http_request.headers) == {"X-Shop": "7"}
     assert shown.dispatch_deadline == timedelta(seconds=20)
     assert [found.name for found in cloud.list_tasks(parent=queue)] == [made.name]
-    run = cloud.run_task(name=made.name)
-    assert run.schedule_time < at
     cloud.delete_task(name=made.name)
     for verb in (cloud.get_task, cloud.delete_task, cloud.run_task):
         with pytest.raises(exceptions.NotFound, match="there is no task"):
             verb(name=made.name)
+
+
+def test_a_task_is_sent_when_it_is_told_to(cloud: Any, queue: str) -> None:
+    at = datetime.now(UTC) + timedelta(hours=1)
+    when = timestamp_pb2.Timestamp()
+    when.FromDatetime(at)
+    made = cloud.create_task(parent=queue, task={"http_request": {"url": TARGET}, "schedule_time": when})
+    assert cloud.run_task(name=made.name).schedule_time < at
 
 
 def test_a_name_is_taken_until_an_hour_after_its_task(cloud: Any, queue: str) -> None:

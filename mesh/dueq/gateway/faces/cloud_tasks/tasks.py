@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -140,11 +141,18 @@ async def run(
     name = QueueName.checked(project, location, queue_id)
     asked = Run.model_validate(await wire.body_of(request))
     found = await _state(service, name, task_id)
+    now_ms = await service.now_us() // 1000
     try:
         await service.client.trigger(name.topic, found.id)
     except MessageNotFound:
         raise _no_task(name, task_id) from None
-    return _shown(name, await _state(service, name, task_id), _view(asked.response_view), request)
+    try:
+        found = await _state(service, name, task_id)
+    except RpcError as gone:
+        if gone.code is not Code.NOT_FOUND:
+            raise
+        found = replace(found, due=now_ms, waits_until=now_ms)  # it was sent, and is done already
+    return _shown(name, found, _view(asked.response_view), request)
 
 
 async def _state(service: Service, name: QueueName, task_id: str) -> MessageState:
