@@ -147,6 +147,7 @@ def test_importing_the_pure_parts_brings_no_sockets_or_threads() -> None:
         "assert not heavy, heavy\n"
         "assert dueq.Client.__name__ == 'Client' and 'zmq' in sys.modules\n"
         "assert all(getattr(dueq, name) is not None for name in dueq.__all__)\n"
+        "assert 'structlog' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
 
