@@ -59,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: the words after `dueq`; None for those of this process.
     """
     die_with_parent()
+    # Nothing here multiplies matrices. NumPy would start a thread for each further core when it is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     raise SystemExit(run(arguments))
 
 
