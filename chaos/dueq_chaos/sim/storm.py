@@ -201,7 +201,10 @@ class Storm:
         unreceived += recurring.overdue(mesh, self.invariants.ledger.naive) if whole and mesh.whole() else []
         workload.end_recurrences()
         workload.calm()
-        mesh.world.run_until(lambda: mesh.quiet() and mesh.history.done(), _QUIET_US, _LOOK_US)
+        # A planned move of a leadership may be under way when the last message is done.
+        mesh.world.run_until(
+            lambda: mesh.quiet() and mesh.history.done() and mesh.whole(), _QUIET_US, _LOOK_US
+        )
         early = mesh.history.verdicts(clock_error_us=self._clock_error_us + self._unproved_us)
         verdicts = unreceived + early + mesh.failures()
         if not (whole and mesh.whole()):
