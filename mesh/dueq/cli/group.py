@@ -16,6 +16,20 @@ def closest(word: str, known: list[str]) -> str:
     return f" Did you mean {' or '.join(repr(match) for match in matches)}?" if matches else ""
 
 
+_MEANT = {
+    "--due": ("--at", "--in"), "--when": ("--at", "--in"), "--time": ("--at", "--in"), "--after": ("--in",),
+    "--delay": ("--in",), "--priority": ("--rank",),
+}  # fmt: skip
+"""Words of other programs, or of the SDK, and what is called so here."""
+
+
+def meant(error: click.NoSuchOption) -> click.UsageError:
+    """Suggest what has another name here rather than what is spelled alike: `--at` for `--due`, not `--key`."""
+    known = {name for option in error.ctx.command.params for name in option.opts} if error.ctx else set()
+    named = " or ".join(repr(name) for name in _MEANT.get(error.option_name, ()) if name in known)
+    return click.UsageError(f"{error.message} Did you mean {named}?", error.ctx) if named else error
+
+
 class SuggestingGroup(click.Group):
     """A group that answers a mistyped command with the nearest ones, and says where options belong."""
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from dueq import __version__
-from dueq.cli.group import LazyGroup
+from dueq.cli.group import LazyGroup, meant
 from dueq.errors import DueqError
 from dueq.lifeline import die_with_parent
 
@@ -74,7 +74,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.Abort:
         return 130
     except click.ClickException as error:
-        error.show()
+        (meant(error) if isinstance(error, click.NoSuchOption) else error).show()
         return error.exit_code
     except DueqError as error:
         click.echo(f"dueq: {_one_line(error)}", err=True)

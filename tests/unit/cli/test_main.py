@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +100,23 @@ def test_an_instant_or_a_duration_that_is_none_is_refused_by_the_option(
 def test_a_mistyped_option_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["status", "--jsn"]) == 2
     assert "--json" in capsys.readouterr().err
+
+
+def test_an_option_that_has_another_name_here_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["schedule", "t", "x", "--due", "5s"]) == 2
+    assert "Did you mean '--at' or '--in'?" in capsys.readouterr().err
+    assert run(["change", "x", "--priority", "3"]) == 2
+    assert "Did you mean '--rank'?" in capsys.readouterr().err
+
+
+def test_the_help_of_an_export_needs_no_pyarrow(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "dueq.cli.parquet", raising=False)
+    assert run(["export", "--help"]) == 0
+    assert run(["export", str(tmp_path / "new")]) == 1
+    assert "needs the package pyarrow: pip install 'dueq[spark]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
