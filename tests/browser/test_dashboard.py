@@ -12,46 +12,17 @@ import pytest
 pytest.importorskip("selenium")
 
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select
 
 from dueq import Client
 from dueq.errors import StaleLease
 from dueq.local import LocalMesh
+from tests.browser.made_up import FIRST_STREAM_IS_DEAD
 from tests.browser.tab import Tab
 
 pytestmark = pytest.mark.integration
 
 HOUR_MS = 3_600_000
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=alert(1)>"
-
-_FIRST_LIST_IS_LATE = """
-const own = window.fetch;
-let first = true;
-window.fetch = async (address, ...rest) => {
-  const answer = await own(address, ...rest);
-  if (first && address.startsWith("/dashboard/messages")) {
-    first = false;
-    await new Promise((release) => { window.release = release; });
-  }
-  return answer;
-};
-"""
-_FIRST_STREAM_IS_DEAD = """
-const Own = window.EventSource;
-const now = performance.now.bind(performance);
-let slept = 0;
-window.streams = 0;
-performance.now = () => now() + slept;
-window.EventSource = class {
-  static CLOSED = 2;
-  constructor(address) {
-    window.streams += 1;
-    if (window.streams > 1) return new Own(address);
-    setTimeout(() => { slept = 3_600_000; }, 10);
-    return Object.assign(new EventTarget(), { close() {}, readyState: 1 });
-  }
-};
-"""
 
 
 @pytest.fixture(scope="module")
@@ -181,21 +152,6 @@ def test_what_matches_a_filter_is_counted_and_then_shifted(tab: Tab, mail: str, 
     assert {after[key] - before[key] for key in moved} == {2 * HOUR_MS}
 
 
-def test_a_search_goes_on_by_itself_until_it_finds_something(tab: Tab, client: Client) -> None:
-    client.create_topic("haystack", replicas=3)
-    now_ms = int(time.time() * 1000)
-    keys = [f"hay-{number}" for number in range(600)] + ["needle"]
-    client.producer("haystack").schedule_many(
-        [b"x"] * 601, [now_ms + HOUR_MS + i for i in range(601)], keys=keys
-    )
-    tab.go("/messages?topic=haystack&key_prefix=needle")
-    tab.press("needle")
-    tab.says("waiting", "dialog dd")
-    tab.go("/messages?topic=haystack&key_prefix=nobody")
-    tab.says("None matches.")
-    client.delete_topic("haystack")
-
-
 def test_all_that_match_are_counted_and_not_only_those_of_the_page(
     tab: Tab, mail: str, client: Client
 ) -> None:
@@ -222,6 +178,10 @@ def test_what_cannot_be_undone_wants_a_word(tab: Tab, client: Client) -> None:
     tab.press("Change all that match…")
     tab.press("Cancel…")
     assert not tab.button("Cancel").is_enabled()
+    for wrong in ("yes", "cance", "cancel all", "Cancel"):
+        tab.write("This cannot be undone", wrong)
+        tab.keys(Keys.ENTER)
+        assert not tab.button("Cancel").is_enabled(), wrong
     tab.write("This cannot be undone", "cancel")
     tab.until(lambda: tab.button("Cancel").is_enabled())
     tab.press("Cancel")
@@ -262,20 +222,6 @@ def test_what_was_changed_since_it_was_looked_at_is_left_alone(tab: Tab, mail: s
     tab.says("0 messages run now; 1 left alone (changed meanwhile)")
     (found,) = [message for message in client.browse(mail) if message.key == "letter-4"]
     assert found.due == seen.due + HOUR_MS
-
-
-def test_an_answer_that_comes_late_is_not_shown_in_place_of_a_later_one(tab: Tab, client: Client) -> None:
-    client.create_topic("slow", partitions=1, replicas=1)
-    client.producer("slow").schedule(b"x", int(time.time() * 1000) + HOUR_MS, key="tortoise")
-    with tab.running(_FIRST_LIST_IS_LATE):
-        tab.go("/messages?topic=slow")
-    Select(tab.field("State")).select_by_visible_text("dead")
-    tab.says("No message is dead.")
-    tab.until(lambda: tab.driver.execute_script("return Boolean(window.release)"))
-    tab.driver.execute_async_script("release(); setTimeout(arguments[0], 100)")
-    assert tab.texts("tbody tr") == []
-    tab.says("No message is dead.")
-    client.delete_topic("slow")
 
 
 def test_an_instant_in_the_address_that_is_none_is_left_out(tab: Tab, mail: str) -> None:
@@ -467,7 +413,7 @@ def test_a_broker_that_dies_is_missed_and_welcomed_back_while_somebody_looks(
 
 
 def test_a_connection_that_died_without_a_word_is_opened_again(tab: Tab, mail: str) -> None:
-    with tab.running(_FIRST_STREAM_IS_DEAD):
+    with tab.running(FIRST_STREAM_IS_DEAD):
         tab.driver.get(tab.url + "/")
         tab.says("3 brokers serve", ".lead")
     assert tab.all("#lost") == []

@@ -19,6 +19,7 @@ from dueq import AsyncClient, __version__
 from dueq.gateway import manual, probes, problems
 from dueq.gateway.access import known_query
 from dueq.gateway.bodies import BodyRoom
+from dueq.gateway.cut_off import CutOff
 from dueq.gateway.dashboard import pages
 from dueq.gateway.dashboard.acts import Acts, ReadOnly
 from dueq.gateway.dashboard.feed import Feed
@@ -149,6 +150,7 @@ def create_app(
     pages.install(app)
     if read_only:
         app.add_middleware(ReadOnly)
+    app.add_middleware(CutOff)
     app.add_middleware(Acts)
     app.add_middleware(Heads)
     app.add_middleware(Guards, hosts=tuple(hosts))

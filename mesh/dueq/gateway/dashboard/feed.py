@@ -112,24 +112,24 @@ class Feed:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        patience_s = _PATIENCE_S
+        patience_s, cost_s = _PATIENCE_S, 0.0
         while await self._wanted():
             self._number += 1
             self._soon.clear()
             self.state = await self._looked(self._number, patience_s)
             sight = self.state.sight
+            # Waiting for a broker that is away costs nobody anything.
+            cost_s = min(sight.took_s, cost_s) if sight.waited else sight.took_s
             if sight.fault:
                 # A large mesh, or one that has much to do, may need longer.
                 patience_s = min(2 * patience_s, _PATIENCE_S_MAX)
             else:
                 patience_s = (
-                    _PATIENCE_S
-                    if sight.took_s < _QUICK_S
-                    else min(4 * sight.took_s + _PATIENCE_S, _PATIENCE_S_MAX)
+                    _PATIENCE_S if cost_s < _QUICK_S else min(4 * cost_s + _PATIENCE_S, _PATIENCE_S_MAX)
                 )
             self._fresh.set()
             self._fresh = asyncio.Event()
-            await self._rest(sight.took_s)
+            await self._rest(cost_s)
         self.state = None  # whoever comes next must not see what is old
 
     async def _looked(self, number: int, patience_s: float) -> State:
@@ -164,11 +164,11 @@ class Feed:
     def _now_ms(before: Sight | None) -> int:
         return max(int(datetime.now(UTC).timestamp() * 1000), before.at_ms if before is not None else 0)
 
-    async def _rest(self, took_s: float) -> None:
+    async def _rest(self, cost_s: float) -> None:
         """Pause; shorter when something was changed."""
-        usual_s = max(limits.DASHBOARD_PAUSE_MS / 1000 - took_s, _REST * took_s)
+        usual_s = max(limits.DASHBOARD_PAUSE_MS / 1000 - cost_s, _REST * cost_s)
         pause_s = min(usual_s, limits.DASHBOARD_PAUSE_MS_MAX / 1000)
-        quiet_s = min(max(_QUIET_S, took_s), pause_s)
+        quiet_s = min(max(_QUIET_S, cost_s), pause_s)
         await asyncio.sleep(quiet_s)
         await self._within(pause_s - quiet_s)
 

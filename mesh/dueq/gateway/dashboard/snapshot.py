@@ -90,6 +90,7 @@ class Sight:
         number: of the look, from 1.
         at_ms: mesh time, Unix ms.
         took_s: how long it took.
+        waited: a broker that is registered did not answer: most of that time was waiting.
         brokers: documents by id, as the brokers tell them.
         replicas: by broker, as the leaders tell of them.
         topics: by name, sorted.
@@ -105,6 +106,7 @@ class Sight:
     number: int
     at_ms: int
     took_s: float = 0.0
+    waited: bool = False
     brokers: dict[str, Document] = field(default_factory=dict)
     replicas: dict[str, ReplicaCounts] = field(default_factory=dict)
     topics: dict[str, TopicSight] = field(default_factory=dict)
@@ -153,6 +155,7 @@ async def look(
         number, at_ms, brokers=missing | found.brokers, replicas=found.replicas, disabled=found.disabled
     )
     sight.next_minute = found.next_minute
+    sight.waited = not all(broker["alive"] for broker in found.brokers.values())
     sight.statistics, sight.seen_ms, sight.unseen = part.rows, at_ms, found.left_out
     sight.topics = {info.name: _topic(info, found) for info in catalogue.infos}
     known = [name for name in watched if name in sight.topics]

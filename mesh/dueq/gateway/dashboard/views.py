@@ -61,6 +61,7 @@ def _mesh(view: View, state: State, acts: Iterable[Document]) -> Document:
             "partitions": sum(topic.info.partitions for topic in topics),
             "brokers": len(sight.brokers),
             "alive": sum(bool(broker["alive"]) for broker in sight.brokers.values()),
+            "leaderless": sum(topic.leaderless for topic in topics),
             "consumers": sum(topic.sessions for topic in topics),
             **_counts(topics),
         },

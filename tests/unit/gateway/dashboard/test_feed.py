@@ -18,7 +18,7 @@ from dueq.client.summaries import MeshSummary
 from dueq.errors import Busy, Disconnected
 from dueq.gateway.dashboard import feed as feeding
 from dueq.gateway.dashboard.feed import Feed
-from dueq.gateway.dashboard.snapshot import Ahead
+from dueq.gateway.dashboard.snapshot import Ahead, Sight
 
 
 class Mesh:
@@ -249,6 +249,30 @@ def test_a_broker_that_no_broker_names_is_missed_for_what_it_holds() -> None:
         await feed.close()
 
     run(work())
+
+
+def test_waiting_for_a_broker_that_is_away_makes_no_look_rarer(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs: list[float] = []
+
+    async def look(service: object, number: int, *rest: object) -> Sight:
+        return Sight(number, number, took_s=0.1 if number == 1 else 1.2, waited=number == 2)
+
+    async def rest(feed: Feed, cost_s: float) -> None:
+        costs.append(cost_s)
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(feeding, "look", look)
+    monkeypatch.setattr(Feed, "_rest", rest)
+
+    async def work() -> None:
+        feed = fed(Mesh())
+        with feed.watching():
+            state = await feed.newer(2, 60)
+        assert state is not None
+        await feed.close()
+
+    run(work())
+    assert costs[:3] == [0.1, 0.1, 1.2]
 
 
 def test_a_broker_that_is_away_is_known_within_three_seconds() -> None:

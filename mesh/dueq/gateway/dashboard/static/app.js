@@ -11,6 +11,8 @@ const PAGES = {
   "/create": () => import("./create.js"),
 };
 
+const AGAIN_MS = 1000;
+
 const at = (id) => document.getElementById(id);
 const here = new URLSearchParams(location.search);
 const topic = here.get("topic") ?? "";
@@ -85,28 +87,44 @@ function lost(text) {
   if (!text) say(at("say"), "The gateway is back.");
 }
 
-async function begin() {
+/** Ask what the gateway is; returns whether it said so. */
+async function learn() {
   const about = await fetch("/dashboard/about").then((answer) => answer.json()).catch(() => ({}));
+  if (!about.version) return false;
   frame.readOnly = Boolean(about.read_only);
   document.body.classList.toggle("read-only", frame.readOnly);
-  put(at("build"), about.version ? `dueq ${about.version}` : "", frame.readOnly ? " · read-only" : "");
+  put(at("build"), `dueq ${about.version}`, frame.readOnly ? " · read-only" : "");
   navigation();
+  return true;
+}
+
+/** Ask until the gateway answers. */
+async function waitForIt() {
+  lost("The gateway does not answer.");
+  while (!(await learn())) await new Promise((again) => setTimeout(again, AGAIN_MS));
+  lost("");
+}
+
+async function begin() {
   nameZone();
   at("zone").addEventListener("click", () => chooseUtc(!inUtc()));
   onZone(nameZone);
   setInterval(tick, 250);
-  const page = await (PAGES[location.pathname] ?? PAGES["/"])();
+  const [page, known] = await Promise.all([(PAGES[location.pathname] ?? PAGES["/"])(), learn()]);
   const shown = page.show(frame);
   frame.title = shown.title;
   document.title = `${shown.title} · dueq`;
   put(at("main"), shown.element);
-  if (!about.version) lost("The gateway does not answer.");
+  if (!known) waitForIt();
   if (shown.live) {
     frame.live = new Live(shown.live, (view) => {
       offset = view.at - Date.now();
       announce(view.alarms);
       shown.update(view);
-    }, lost);
+    }, (text) => {
+      lost(text);
+      if (!text) learn(); // it may be another one now
+    });
   }
 }
 

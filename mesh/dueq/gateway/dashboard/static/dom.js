@@ -76,7 +76,10 @@ export function table(caption, columns, keyOf, empty) {
         const mark = typeof told === "object" && told !== null ? told.key ?? JSON.stringify(told) : told;
         if (row.cells[index] !== mark) {
           row.cells[index] = mark;
-          put(row.element.children[index], content(told));
+          const place = row.element.children[index];
+          const had = place.contains(document.activeElement);
+          put(place, content(told));
+          if (had) place.querySelector("a, button, input")?.focus();
         }
       });
     }

@@ -3,7 +3,7 @@
 import { act, ask, call, follow, path, reasons, Refused, reveal, toast } from "./acts.js";
 import { field, h, put, say, section, table } from "./dom.js";
 import { moment } from "./moments.js";
-import { bytes, count, fromInput, instant, iso, number, timeElement, toInput, visible } from "./words.js";
+import { bytes, count, fromInput, instant, iso, number, timeElement, toInput, uncounted, visible } from "./words.js";
 
 // A search by key looks at some messages at a time; so often it goes on by itself while it has found none.
 const LOOKS_MAX = 20;
@@ -33,7 +33,7 @@ class MessagesPage {
     this.rows = [];
     this.asked = 0;
     this.chosen = new Set();
-    this.kind = "timeline";
+    this.kind = "";
     const text = (name, attributes = {}) => h("input", { type: "text", value: parameters.get(name) ?? "", autocomplete: "off", spellcheck: "false", ...attributes });
     const time = (name) => {
       const ms = Date.parse(parameters.get(name) ?? "");
@@ -85,9 +85,30 @@ class MessagesPage {
       say(this.lead, view.fault ? "Nothing is known of the mesh just now." : `There is no topic ${this.topic}.`);
       return;
     }
-    this.kind = view.topic.kind;
+    if (this.kind !== view.topic.kind) {
+      const known = this.kind !== "";
+      this.kind = view.topic.kind;
+      if (known) this.load(); // the topic was deleted, and is another one now
+    }
     say(this.lead, `${count(view.topic.scheduled, "message")} scheduled, ${number(view.topic.ready)} due and waiting, ` +
-      `${number(view.topic.leased)} with consumers, ${number(view.topic.dead)} dead.${view.topic.paused ? " The topic is paused." : ""}`);
+      `${number(view.topic.leased)} with consumers, ${number(view.topic.dead)} dead.${uncounted(view.topic.leaderless)}${view.topic.paused ? " The topic is paused." : ""}`);
+  }
+
+  /** Ask of which kind the topic is, once: that says whether its messages have ranks. */
+  async known() {
+    if (this.kind) return;
+    this.asking ??= call("GET", path(this.topic));
+    try {
+      const { kind } = await this.asking;
+      this.kind ||= kind;
+    } catch (error) {
+      this.asking = null;
+      throw error;
+    }
+  }
+
+  get ranked() {
+    return this.kind === "priority" || this.kind === "fair";
   }
 
   get dead() {
@@ -104,6 +125,7 @@ class MessagesPage {
     this.frame.address({ find: name });
     say(this.unfound, "");
     try {
+      await this.known();
       const query = { topic: this.topic, name, group: this.group.value };
       const { message, keys } = await call("GET", `/dashboard/find?${new URLSearchParams(query)}`);
       if (message) {
@@ -153,6 +175,8 @@ class MessagesPage {
     // What was asked for before may be answered later: only the last answer is shown.
     const last = () => mine === this.asked;
     try {
+      await this.known();
+      if (!last()) return;
       if (!this.leased && (this.job.value || this.group.value)) await this.loadCount(last);
       else await this.loadPage(last);
     } catch (error) {
@@ -268,7 +292,7 @@ class MessagesPage {
         return ask({ title: `Move ${what}`, confirm: "Move", fields: when.fields,
           run: () => send("move", { ...targets, ...when.value() }, "move").then(toast) }).then(done);
       }),
-      this.kind === "timeline" ? null : button("Rank…", () => {
+      !this.ranked ? null : button("Rank…", () => {
         const rank = h("input", { type: "number", min: 0, max: 65_535, required: true });
         return ask({ title: `Rank of ${what}`, confirm: "Change", fields: field("Rank", rank, "0 to 65,535; the smallest goes first."),
           run: () => send("change", { ...targets, rank: Number(rank.value) }, "change rank").then(toast) }).then(done);
@@ -335,7 +359,7 @@ class MessagesPage {
         button("Run now…", { verb: "move", title: "Run now", said: "run now", past: "run now", fields: spreadField, value: () => ({ delay: 0, ...spreading() }) }),
         button("Shift…", { verb: "shift", title: "Shift", said: "shift", past: "shifted", fields: field("By", by, "2h: later; -30m: sooner."), value: () => ({ by: by.value.trim() }) }),
         button("Move…", { verb: "move", title: "Move", said: "move", past: "moved", fields: [when.fields, spreadField], value: () => ({ ...when.value(), ...spreading() }) }),
-        this.kind === "timeline" ? null : button("Rank…", { verb: "change", title: "Change the rank of", said: "change rank of", past: "changed", fields: field("Rank", rank), value: () => ({ rank: Number(rank.value) }) }),
+        !this.ranked ? null : button("Rank…", { verb: "change", title: "Change the rank of", said: "change rank of", past: "changed", fields: field("Rank", rank), value: () => ({ rank: Number(rank.value) }) }),
         button("Cancel…", { verb: "cancel", title: "Cancel", said: "cancel", past: "cancelled", word: "cancel", value: none }, true),
       ];
       shown.dialog.addEventListener("close", () => resolve(picked));
@@ -411,7 +435,7 @@ function columns(page, state, all) {
   }
   shown.push({ title: "Attempts", number: true, cell: (row) => number(row.attempt) },
     { title: "Size", number: true, cell: (row) => bytes(row.size) });
-  if (page.kind !== "timeline") shown.push({ title: "Rank", number: true, cell: (row) => number(row.rank) });
+  if (page.ranked) shown.push({ title: "Rank", number: true, cell: (row) => number(row.rank) });
   if (page.frame.readOnly) shown.shift();
   return shown;
 }

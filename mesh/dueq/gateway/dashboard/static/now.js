@@ -3,7 +3,7 @@
 import { chart } from "./chart.js";
 import { field, h, say, section, table } from "./dom.js";
 import { figures, trouble } from "./trouble.js";
-import { clock, count, duration, milliseconds, number, timeElement } from "./words.js";
+import { clock, count, duration, milliseconds, number, timeElement, uncounted } from "./words.js";
 
 const PAST_S = 300;
 const AHEAD_S = 300;
@@ -115,8 +115,8 @@ function lead(view) {
   const next = view.chart.due.find(([, due]) => due);
   const soon = next ? `the next falls due ${next[0] * 1000 - view.at < 1000 ? "now" : `in ${duration(next[0] - view.at / 1000)}`}`
     : sums.scheduled ? "none falls due within five minutes" : "none waits";
-  return `${count(sums.alive, "broker")} ${sums.alive === 1 ? "serves" : "serve"} ${count(sums.partitions, "partition")} of ` +
-    `${count(sums.topics, "topic")}. ${count(sums.scheduled, "message")} ${sums.scheduled === 1 ? "is" : "are"} scheduled; ${soon}.`;
+  return `${count(sums.alive, "broker")} ${sums.alive === 1 ? "serves" : "serve"} ${count(sums.partitions - sums.leaderless, "partition")} of ` +
+    `${count(sums.topics, "topic")}.${uncounted(sums.leaderless)} ${count(sums.scheduled, "message")} ${sums.scheduled === 1 ? "is" : "are"} scheduled; ${soon}.`;
 }
 
 const TOPIC_COLUMNS = [

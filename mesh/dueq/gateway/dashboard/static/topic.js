@@ -7,7 +7,7 @@ import { moment } from "./moments.js";
 import { lateness, state } from "./now.js";
 import { seconds } from "./seconds.js";
 import { figures, trouble } from "./trouble.js";
-import { bytes, clock, count, duration, exactly, fromInput, iso, number, timeElement } from "./words.js";
+import { bytes, clock, count, duration, exactly, fromInput, iso, number, timeElement, uncounted } from "./words.js";
 
 const PAST_S = 300;
 const SPANS = { 300: "5 minutes", 3600: "1 hour", 86400: "1 day", 604800: "1 week", 2592000: "30 days", 34560000: "400 days" };
@@ -103,7 +103,7 @@ function lead(view) {
   const next = view.ahead <= 3600 ? view.chart.due.find(([, due]) => due) : null;
   const soon = next ? `the next message falls due ${next[0] * 1000 - view.at < 1000 ? "now" : `in ${duration(next[0] - view.at / 1000)}`}`
     : minute ? `${count(minute, "message falls", "messages fall")} due within a minute` : "nothing falls due soon";
-  return `A ${view.topic.kind} topic, ${told.text}: ${count(view.topic.partitions, "partition")}, ${count(view.topic.consumers, "consumer")}; ${soon}.`;
+  return `A ${view.topic.kind} topic, ${told.text}: ${count(view.topic.partitions, "partition")}, ${count(view.topic.consumers, "consumer")}; ${soon}.${uncounted(view.topic.leaderless)}`;
 }
 
 /** Which of the chart's seconds are counted, and which only estimated. */

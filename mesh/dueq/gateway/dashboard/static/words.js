@@ -105,6 +105,10 @@ export const short = (value) =>
 /** 3 messages */
 export const count = (value, one, many = `${one}s`) => `${number(value)} ${value === 1 ? one : many}`;
 
+/** Nobody tells of a partition without leader: that numbers fall with it must not look as if messages were lost. */
+export const uncounted = (leaderless) => (leaderless
+  ? ` What ${count(leaderless, "partition")} without leader ${leaderless === 1 ? "holds" : "hold"} is not counted.` : "");
+
 /** 1.5 s, 4 min, 2 h, 3 d */
 export function duration(seconds) {
   const value = Math.abs(seconds);

@@ -1,0 +1,104 @@
+"""Lists of topics and of messages, in a real browser."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+pytest.importorskip("selenium")
+
+from selenium.webdriver.support.ui import Select
+
+from dueq import Client
+from tests.browser.made_up import A_HUNDRED_AND_TWENTY_TOPICS, FIRST_LIST_IS_LATE, NO_STREAM
+from tests.browser.tab import Tab
+
+pytestmark = pytest.mark.integration
+
+HOUR_MS = 3_600_000
+
+
+def test_messages_of_a_topic_with_ranks_show_and_change_them_however_they_are_opened(
+    tab: Tab, client: Client
+) -> None:
+    client.create_topic("crew", kind="priority", replicas=3, keys="unique")
+    client.producer("crew").schedule(b"x", int(time.time() * 1000) + HOUR_MS, key="pilot", rank=7)
+    with tab.running(NO_STREAM):
+        tab.go("/messages?topic=crew&find=pilot")
+        tab.says("Rank", "thead th")
+        tab.press("Rank…")
+        tab.write("Rank", "3")
+        tab.press("Change")
+        tab.says("1 message ranked.")
+        tab.until(lambda: tab.texts("td[data-title=Rank]") == ["3"])
+    (message,) = client.browse("crew")
+    assert message.rank == 3
+
+
+def test_topics_are_leafed_through_and_back_when_there_are_fewer(tab: Tab) -> None:
+    with tab.running(A_HUNDRED_AND_TWENTY_TOPICS):
+        tab.go("/")
+        tab.says("1 to 50 of 120")
+        tab.says("1 broker serves 117 partitions", ".lead")
+        tab.says("What 3 partitions without leader hold is not counted.", ".lead")
+        assert "Previous" not in tab.texts("main button")
+        tab.driver.execute_script(
+            "const next = [...document.querySelectorAll('button')].find((each) => each.textContent === 'Next');"
+            "next.click(); next.click();"
+        )
+        tab.says("101 to 120 of 120")
+        assert "Next" not in tab.texts("main button")
+        tab.driver.execute_script("gone = 60")
+        tab.write("Find a topic", "topic")
+        tab.says("1 to 50 of 60")
+        tab.driver.execute_script("gone = 0")
+        tab.press("Next")
+        tab.says("51 to 100 of 120")
+        tab.driver.execute_script("gone = 90")
+        tab.press("Next")
+        tab.says("30 topics")
+
+
+def test_the_focus_stays_where_it_is_while_rows_change_under_it(tab: Tab, client: Client) -> None:
+    at_ms = int(time.time() * 1000) + HOUR_MS
+    for name, count in (("shelf-a", 2), ("shelf-b", 1)):
+        client.create_topic(name, replicas=3)
+        client.producer(name).schedule_many([b"x"] * count, [at_ms] * count)
+    tab.go("/?search=shelf&sort=scheduled")
+    tab.until(lambda: tab.texts("tbody th a") == ["shelf-a", "shelf-b"])
+    tab.tab_to("shelf-b")
+    client.producer("shelf-b").schedule_many([b"x"] * 4, [at_ms] * 4)
+    tab.until(lambda: "5" in tab.texts("td[data-title=Scheduled]"))
+    assert tab.focused() == "shelf-b"
+    tab.driver.execute_script("document.activeElement.blur()")
+    tab.until(lambda: tab.texts("tbody th a") == ["shelf-b", "shelf-a"])
+
+
+def test_a_search_goes_on_by_itself_until_it_finds_something(tab: Tab, client: Client) -> None:
+    client.create_topic("haystack", replicas=3)
+    now_ms = int(time.time() * 1000)
+    keys = [f"hay-{number}" for number in range(600)] + ["needle"]
+    client.producer("haystack").schedule_many(
+        [b"x"] * 601, [now_ms + HOUR_MS + i for i in range(601)], keys=keys
+    )
+    tab.go("/messages?topic=haystack&key_prefix=needle")
+    tab.press("needle")
+    tab.says("waiting", "dialog dd")
+    tab.go("/messages?topic=haystack&key_prefix=nobody")
+    tab.says("None matches.")
+    client.delete_topic("haystack")
+
+
+def test_an_answer_that_comes_late_is_not_shown_in_place_of_a_later_one(tab: Tab, client: Client) -> None:
+    client.create_topic("slow", partitions=1, replicas=1)
+    client.producer("slow").schedule(b"x", int(time.time() * 1000) + HOUR_MS, key="tortoise")
+    with tab.running(FIRST_LIST_IS_LATE):
+        tab.go("/messages?topic=slow")
+    Select(tab.field("State")).select_by_visible_text("dead")
+    tab.says("No message is dead.")
+    tab.until(lambda: tab.driver.execute_script("return Boolean(window.release)"))
+    tab.driver.execute_async_script("release(); setTimeout(arguments[0], 100)")
+    assert tab.texts("tbody tr") == []
+    tab.says("No message is dead.")
+    client.delete_topic("slow")
