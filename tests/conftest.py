@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 SEED_VARIABLE = "STORM_SEED"
 """Not DUEQ_…: brokers, which inherit it too, take those for settings."""
@@ -22,6 +23,8 @@ _LONG = *_WITH_SPARK, "tests/docs/", "tests/browser/"
 """Files that take longest: begun last, they would leave the other cores without work at the end."""
 _STORMS = "tests/sim/test_storms.py", "tests/sim_bugs/test_found_"
 """Tests that share nothing. They come last, each by itself, and so all cores have work up to the end."""
+_COMPUTING = "tests/unit/", "tests/property/", "tests/scenarios/", "tests/conformance/", "tests/sim"
+"""Tests that keep a core busy. The others mostly wait for processes."""
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A quarter less processor time for the tests with Spark: its JVMs end before the second compiler has paid off."""
 
@@ -47,8 +50,17 @@ def pytest_configure(config: pytest.Config) -> None:
 class _Files(LoadFileScheduling):
     """Gives each file to one process, storms one by one, and all files with Spark to the same process.
 
-    A second JVM would cost more than it brings.
+    A second JVM would cost more than it brings. One process takes what computes first: beside tests that wait, it keeps
+    the cores busy.
     """
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if node is self.nodes[-1]:
+            scopes = (scope for scope in self.workqueue if scope.startswith(_COMPUTING))
+            first = next((scope for scope in scopes if not scope.startswith(_STORMS)), None)
+            if first is not None:
+                self.workqueue.move_to_end(first, last=False)
+        super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(_STORMS):
