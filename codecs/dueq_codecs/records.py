@@ -24,8 +24,8 @@ Which columns a kind has (n rows; every other column is empty):
     RELEASE   first, sequence, row, token, amount_ms*  (given back unhandled: the attempt does not count)
     EXPIRE    first, sequence, row, token, amount_ms*, reason*   (the lease ran out: the attempt counts)   + reasons
     LAPSE     first, sequence, row, reason*      (it waits, and its `expires` is over)   + reasons
-    DISCARD   first, sequence, row               (dead messages go)
-    REDRIVE   first, sequence, row, due          (dead messages wait again; 0: from now on)
+    DISCARD   first, sequence, row, [expected]   (dead messages go)
+    REDRIVE   first, sequence, row, due, [expected]  (dead messages wait again; 0: from now on)
     REVEAL    first, sequence, row               (of `job`, committed: wait until due from now on)
     JOB       - (one row)                        (job_action is done to `job`)
     RECURRENCE -   (one row)  + name, document, tick, following; first, sequence, row, token of what it takes back

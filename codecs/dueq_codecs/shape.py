@@ -124,6 +124,8 @@ _EITHER: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.CANCEL: ("expected",),
     RecordKind.CHANGE: ("expected",),
     RecordKind.TRIGGER: ("expected",),
+    RecordKind.DISCARD: ("expected",),
+    RecordKind.REDRIVE: ("expected",),
     RecordKind.ACK: ("reason",),
     RecordKind.NACK: ("fate", "reason"),
     RecordKind.RELEASE: ("amount_ms",),

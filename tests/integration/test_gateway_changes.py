@@ -166,6 +166,26 @@ def test_dead_messages_are_listed_redriven_and_discarded(
     assert done(gateway, http_topic, "purge", {"state": "dead"})["done"] == 0
 
 
+def test_a_dead_message_is_left_alone_that_was_redriven_since_it_was_seen(
+    gateway: Caller, http_topic: str, http_mesh: LocalMesh
+) -> None:
+    [message_id] = scheduled(gateway, http_topic, {"due": 0})
+    die(http_mesh, http_topic, 1)
+    path = f"{http_topic}/messages"
+    seen = {"messages": [{"id": message_id, "version": gateway("GET", f"{path}/{message_id}")[1]["version"]}]}
+    assert gateway("POST", f"{path}/redrive", seen)[1]["messages"][0]["outcome"] == "done"
+    die(http_mesh, http_topic, 1)
+    for verb in ("redrive", "discard"):
+        assert gateway("POST", f"{path}/{verb}", seen)[1]["messages"] == [
+            {"id": message_id, "outcome": "changed"}
+        ]
+        for named in ({}, seen | {"ids": [message_id]}):
+            assert gateway("POST", f"{path}/{verb}", named)[0] == 422
+    assert gateway("GET", f"{path}/{message_id}")[1]["state"] == "dead"
+    seen["messages"][0]["version"] = gateway("GET", f"{path}/{message_id}")[1]["version"]
+    assert gateway("POST", f"{path}/discard", seen)[1]["messages"][0]["outcome"] == "done"
+
+
 def test_a_topic_says_and_changes_how_its_messages_end(gateway: Caller, http_topic: str) -> None:
     settings = {
         "max_attempts": 3, "expired": "dead", "dead_retention": "1d", "payload_bytes_max": 1000, "horizon": "30d",

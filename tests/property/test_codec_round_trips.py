@@ -166,7 +166,7 @@ def ends(draw: st.DrawFn, kind: RecordKind, length: int) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if kind in (RecordKind.RELEASE, RecordKind.EXPIRE) and draw(st.booleans()):
         values["amount_ms"] = draw(column("u8", length))
-    if kind in REVOKING and draw(st.booleans()):
+    if kind in (*REVOKING, RecordKind.DISCARD, RecordKind.REDRIVE) and draw(st.booleans()):
         values["expected"] = draw(column("u8", length))
     if kind == RecordKind.NACK and draw(st.booleans()):
         values["fate"] = draw(column("u1", length))

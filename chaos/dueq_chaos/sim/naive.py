@@ -401,8 +401,7 @@ class Naive:
             return Outcome.NOT_FOUND
         if record.kind == RecordKind.RECURRENCE and entry.attempt != (entry.state == State.LEASED):
             return Outcome.NOT_FOUND  # it was delivered once
-        expected = int(record.expected[at]) if len(record.expected) else 0
-        if expected and max(entry.version, entry.sequence) != expected:
+        if _differs(record, at, entry):
             return Outcome.CHANGED
         if entry.state == State.DEAD:
             return Outcome.DEAD
@@ -505,6 +504,8 @@ class Naive:
     def _end_death(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
         if entry is None or entry.state != State.DEAD:
             return Outcome.NOT_FOUND
+        if _differs(record, at, entry):
+            return Outcome.CHANGED
         if record.kind == RecordKind.DISCARD:
             self._finish(key)
             return Outcome.DONE
@@ -548,3 +549,9 @@ class Naive:
     def waiting(self) -> dict[int, int]:
         """Return where each waiting message waits: key -> instant."""
         return {key: entry.wait_at for key, entry in self.live.items() if entry.state == State.WAITING}
+
+
+def _differs(record: Record, at: int, entry: NaiveEntry) -> bool:
+    """Whether a message has not the version that is expected of it."""
+    expected = int(record.expected[at]) if len(record.expected) else 0
+    return expected not in (0, max(entry.version, entry.sequence))

@@ -427,18 +427,22 @@ def change(
 
 
 def redrive(
-    topic: str, message_ids: Iterable[str], dues: Due | Iterable[Due] | None, mesh_us: Callable[[], int]
+    topic: str,
+    message_ids: Iterable[str],
+    dues: Due | Iterable[Due] | None,
+    mesh_us: Callable[[], int],
+    if_versions: Versions = None,
 ) -> Call[list[Outcome]]:
     """Let dead messages wait again; one outcome per id."""
     columns = per_row.id_columns(message_ids)
     count = len(columns.uid)
     due = times.due_column(0 if dues is None else dues, count, mesh_us)
-    return _alter(topic, RecordKind.REDRIVE, columns, None, due=due)
+    return _alter(topic, RecordKind.REDRIVE, columns, if_versions, due=due)
 
 
-def discard(topic: str, message_ids: Iterable[str]) -> Call[list[Outcome]]:
+def discard(topic: str, message_ids: Iterable[str], if_versions: Versions = None) -> Call[list[Outcome]]:
     """Discard dead messages; one outcome per id."""
-    return _alter(topic, RecordKind.DISCARD, per_row.id_columns(message_ids), None)
+    return _alter(topic, RecordKind.DISCARD, per_row.id_columns(message_ids), if_versions)
 
 
 def _alter(

@@ -137,7 +137,10 @@ def test_columns_of_an_operation(row: Row) -> None:
         kind.ACK: {"reason"},
         kind.NACK: {"fate", "reason", "document"},
         kind.RELEASE: {"amount_ms"},
-        **{each: {"expected"} for each in (kind.MOVE, kind.CANCEL, kind.CHANGE, kind.TRIGGER)},
+        **{
+            each: {"expected"}
+            for each in (kind.MOVE, kind.CANCEL, kind.CHANGE, kind.TRIGGER, kind.DISCARD, kind.REDRIVE)
+        },
     }.get(kind, set())
     assert fault(*said) is None
     assert fault(*[name for name in said if name not in optional]) is None

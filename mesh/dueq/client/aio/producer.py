@@ -458,25 +458,30 @@ class AsyncProducer:
         message_ids: Iterable[str],
         dues: Due | Iterable[Due] | None = None,
         *,
+        if_versions: Versions = None,
         timeout: float | None = None,
     ) -> list[Outcome]:
         """Let dead messages wait again as if they had never been tried: from now on, or until one instant or one each.
 
         Returns:
-            One `Outcome` per id: DONE, NOT_FOUND (it is not dead, or not there) or UNKNOWN.
+            One `Outcome` per id: DONE, NOT_FOUND (it is not dead, or not there), CHANGED (not of its version in
+            `if_versions`: it was redriven meanwhile, and is dead again), TAKEN (another message has its unique key)
+            or UNKNOWN.
 
         Raises:
             PartialFailure: some of several requests (one per partition) failed.
         """
         dues = dues if dues is None else times.held(dues)
         clock = await self._calls.clock(dues is not None and times.is_relative(dues), timeout)
-        return await self._calls.run(calls.redrive(self.topic, message_ids, dues, clock), timeout)
+        return await self._calls.run(
+            calls.redrive(self.topic, message_ids, dues, clock, if_versions), timeout
+        )
 
     async def discard_many(
-        self, message_ids: Iterable[str], *, timeout: float | None = None
+        self, message_ids: Iterable[str], *, if_versions: Versions = None, timeout: float | None = None
     ) -> list[Outcome]:
         """Discard dead messages: they are gone; returns and raises as `redrive_many`."""
-        return await self._calls.run(calls.discard(self.topic, message_ids), timeout)
+        return await self._calls.run(calls.discard(self.topic, message_ids, if_versions), timeout)
 
     async def _schedule_iterated(
         self,

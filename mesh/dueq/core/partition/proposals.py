@@ -300,12 +300,12 @@ class Proposals:
         if record.kind in REVOKING:
             keys = (record.target_sequence << np.uint64(16)) | record.target_row
             record.token = self._dispatcher.withhold(self._uid, keys)
-            if any(len(r.expected) for r in requests):
-                record.expected = _joined(
-                    [r.expected if len(r.expected) else np.zeros(r.rows, np.uint64) for r in requests]
-                )
         elif record.kind not in (RecordKind.DISCARD, RecordKind.REDRIVE):
             record.token = _joined([r.token for r in requests])
+        if any(len(r.expected) for r in requests):
+            record.expected = _joined(
+                [r.expected if len(r.expected) else np.zeros(r.rows, np.uint64) for r in requests]
+            )
         if record.kind in (RecordKind.MOVE, RecordKind.REDRIVE):
             record.due = _joined([r.due for r in requests])
         if record.kind == RecordKind.CHANGE:

@@ -294,11 +294,8 @@ class LiveMessages:
             same &= ~ended
         if record.kind == RecordKind.RECURRENCE:  # nobody may ever have been given it
             same &= rows["attempt"] == (state == State.LEASED)
-        changed = same & False
-        if len(record.expected):
-            expected = record.expected[at]
-            changed = same & (state != State.ABSENT) & (expected != 0) & (versions_of(rows) != expected)
-            same &= ~changed
+        changed = _differs(record, at, rows, same & (state != State.ABSENT))
+        same &= ~changed
         waiting = same & (state == State.WAITING)
         if _all(waiting):
             self._stop_waiting(rows)
@@ -440,16 +437,15 @@ class LiveMessages:
 
     def _discard(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
         """Let dead messages go."""
-        dead = (rows["state"] == State.DEAD) & (rows["first"] == record.first[at])
+        dead, outcomes = _of_dead(record, at, rows)
         rows = _pick(rows, dead)
         self._count_dead(rows, -1)
         self._finish(slots[dead], rows)
-        return np.where(dead, Outcome.DONE, Outcome.NOT_FOUND).astype(np.uint8)
+        return outcomes
 
     def _redrive(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
         """Let dead messages wait again, as if they had never been tried."""
-        dead = (rows["state"] == State.DEAD) & (rows["first"] == record.first[at])
-        outcomes = np.where(dead, Outcome.DONE, Outcome.NOT_FOUND).astype(np.uint8)
+        dead, outcomes = _of_dead(record, at, rows)
         if dead.any() and (taken := self._take_back(rows, dead)) is not None:
             outcomes[taken] = Outcome.TAKEN
             dead &= ~taken
@@ -640,6 +636,24 @@ def _rounds(slots: Slots, chosen: Index) -> list[Index]:
         rounds.append(rest[now])
         rest = rest[~now]
     return rounds
+
+
+def _differs(record: Record, at: Index, rows: Entries, there: Mask) -> Mask:
+    """Return which of the messages that are there have not the version that is expected of them."""
+    if not len(record.expected):
+        return there & False
+    expected = record.expected[at]
+    differs: Mask = there & (expected != 0) & (versions_of(rows) != expected)
+    return differs
+
+
+def _of_dead(record: Record, at: Index, rows: Entries) -> tuple[Mask, U8]:
+    """Return which messages are dead and as they are expected to be, and the outcomes of all."""
+    dead = (rows["state"] == State.DEAD) & (rows["first"] == record.first[at])
+    outcomes = np.where(dead, Outcome.DONE, Outcome.NOT_FOUND).astype(np.uint8)
+    changed = _differs(record, at, rows, dead)
+    outcomes[changed] = Outcome.CHANGED
+    return dead & ~changed, outcomes
 
 
 def _keyed(rows: Entries) -> Mask | None:

@@ -64,27 +64,27 @@ class ChangeMany(Change):
     messages: Targets
 
 
-class RedriveMany(Asked):
-    """Dead messages, and when they are due; at once, if that is left out."""
+class DiscardMany(Asked):
+    """Dead messages, by their ids or with the versions that they must have."""
 
-    ids: list[str] = Field(min_length=1, max_length=limits.GATEWAY_ITEMS_MAX)
+    ids: list[str] | None = Field(default=None, min_length=1, max_length=limits.GATEWAY_ITEMS_MAX)
+    messages: Targets | None = None
+
+
+class RedriveMany(DiscardMany):
+    """Dead messages, likewise, and when they are due; at once, if that is left out."""
+
     due: Instant | None = None
     delay: Duration | None = None
-
-
-class DiscardMany(Asked):
-    """Dead messages."""
-
-    ids: list[str] = Field(min_length=1, max_length=limits.GATEWAY_ITEMS_MAX)
 
 
 class Changed(Answer):
     """What became of one message."""
 
     id: str
-    outcome: Literal["done", "leased", "changed", "dead", "not_found", "unknown"] = Field(
+    outcome: Literal["done", "leased", "changed", "dead", "not_found", "taken", "unknown"] = Field(
         description="done; or why it is as it was: leased (a consumer has it), changed (it has another version), "
-        "dead, not_found. unknown: ask for it."
+        "dead, not_found, taken (another message has its unique key). unknown: ask for it."
     )
 
 
@@ -130,12 +130,15 @@ async def many_triggered(topic: Topic, asked: Chosen, service: TheService) -> Ch
 async def many_redriven(topic: Topic, asked: RedriveMany, service: TheService) -> ChangedList:
     now = asked.due is None and asked.delay is None
     due_ms = None if now else await service.due_ms(asked.due, asked.delay)
-    return _outcomes(asked.ids, await service.client.producer(topic).redrive_many(asked.ids, due_ms))
+    ids, versions = _named(asked)
+    outcomes = await service.client.producer(topic).redrive_many(ids, due_ms, if_versions=versions)
+    return _outcomes(ids, outcomes)
 
 
 @router.post("/discard", summary="Discard dead messages")
 async def many_discarded(topic: Topic, asked: DiscardMany, service: TheService) -> ChangedList:
-    return _outcomes(asked.ids, await service.client.producer(topic).discard_many(asked.ids))
+    ids, versions = _named(asked)
+    return _outcomes(ids, await service.client.producer(topic).discard_many(ids, if_versions=versions))
 
 
 # ---------------------------------------------------------------- one
@@ -184,6 +187,17 @@ def said(asked: Move) -> tuple[Instant | None, Duration | None]:
     return asked.due, asked.delay
 
 
+def _named(asked: DiscardMany) -> tuple[list[str], list[int | None] | None]:
+    """Ids and the versions that are expected.
+
+    Raises:
+        Unfit: messages are named in both ways, or in none.
+    """
+    if (asked.ids is None) == (asked.messages is None):
+        raise Unfit("say which: ids, or messages with their versions", None, None, "body.ids")
+    return (asked.ids, None) if asked.ids is not None else _apart(asked.messages or [])
+
+
 def _apart(targets: list[Target]) -> tuple[list[str], list[int | None] | None]:
     """Ids and the versions that are expected; None, if any will do."""
     versions = [None if each.version is None else int(each.version) for each in targets]
@@ -196,6 +210,7 @@ _WORDS: Final = {
     Outcome.CHANGED: "changed",
     Outcome.DEAD: "dead",
     Outcome.NOT_FOUND: "not_found",
+    Outcome.TAKEN: "taken",
 }
 
 

@@ -262,9 +262,9 @@ class MessagesPage {
     const direct = (verb, body, said) => act(() => send(verb, body, said), (text) => text).then(after);
     if (state === "dead") {
       return [
-        button("Redrive", () => direct("redrive", { ids }, "redrive")),
+        button("Redrive", () => direct("redrive", targets, "redrive")),
         button("Discard…", () => ask({ title: `Discard ${what}?`, text: "Dead messages that are discarded are gone.", word: "discard", confirm: "Discard", danger: true,
-          run: () => send("discard", { ids }, "discard").then(toast) }).then(done), true),
+          run: () => send("discard", targets, "discard").then(toast) }).then(done), true),
       ];
     }
     if (state === "leased") {
