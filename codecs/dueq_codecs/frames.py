@@ -225,4 +225,11 @@ def _fault(message: Message, bodies: list[Body], expected: int) -> str | None:
             return f"a {message.action.name} has a holder of {len(message.holder)} bytes"
         if message.wait_ms and not pulls:
             return f"a {message.action.name} waits for {message.wait_ms} ms"
+        listed = {
+            len(message.pull_attach) * ID_BYTES,
+            len(message.pull_wait_ms) * ID_BYTES,
+            len(message.pulls),
+        }
+        if len(listed) != 1 or (message.pulls and message.action != ConsumerAction.WAITING):
+            return f"the pulls of a {message.action.name} are not in columns of one length"
     return None

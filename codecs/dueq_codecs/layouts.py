@@ -238,6 +238,9 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("life", "Q"),
         Scalar("detached", "?"),
         Scalar("aside", "I"),
+        Octets("pulls"),
+        Column("pull_attach", "Q"),
+        Column("pull_wait_ms", "I"),
     ),
     Kind.CONSUMER_REPLY: Layout(
         m.ConsumerReply,
@@ -254,6 +257,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("incarnation", "Q"),
         Scalar("mono_us", "Q"),
         Scalar("ended", "?"),
+        Column("over", "I"),
     ),
     Kind.PUSH: Layout(
         m.Push,

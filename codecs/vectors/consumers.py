@@ -57,6 +57,23 @@ def consumers() -> dict[str, tuple[m.Message, list[bytes]]]:
             ),
             [],
         ),
+        "consumer_waiting": (
+            m.ConsumerFrame(
+                m.ConsumerAction.WAITING,
+                "flights",
+                CONSUMER,
+                3,
+                3,
+                0,
+                0,
+                0,
+                leader="north",
+                pulls=CONSUMER + OTHER_CONSUMER,
+                pull_attach=u64(2, 1),
+                pull_wait_ms=u32(6_500, 90),
+            ),
+            [],
+        ),
         "consumer_detached": (
             m.ConsumerFrame(
                 m.ConsumerAction.ATTACH,
@@ -85,6 +102,23 @@ def consumers() -> dict[str, tuple[m.Message, list[bytes]]]:
         "consumer_reply_ended": (
             m.ConsumerReply(
                 "flights", CONSUMER, 2, 9, m.Code.OK, "", 0, 1, "north", incarnation=4, mono_us=77, ended=True
+            ),
+            [],
+        ),
+        "consumer_reply_over": (
+            m.ConsumerReply(
+                "flights",
+                CONSUMER,
+                3,
+                3,
+                m.Code.OK,
+                "",
+                0,
+                0,
+                "north",
+                incarnation=4,
+                mono_us=77,
+                over=u32(1),
             ),
             [],
         ),

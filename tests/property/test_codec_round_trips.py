@@ -257,7 +257,22 @@ def consumer_frames(draw: st.DrawFn) -> m.ConsumerFrame:
         wait_ms=draw(u64) if pulls else 0,
         life=draw(u64),
         detached=draw(st.booleans()),
+        **(draw(waiting_pulls()) if action == m.ConsumerAction.WAITING else {}),
     )
+
+
+@st.composite
+def waiting_pulls(draw: st.DrawFn) -> dict[str, Any]:
+    length = draw(rows)
+    named = draw(st.binary(min_size=16 * length, max_size=16 * length))
+    return {"pulls": named, **draw(columns({"pull_attach": "u8", "pull_wait_ms": "u4"}, length))}
+
+
+@st.composite
+def consumer_replies(draw: st.DrawFn) -> m.ConsumerReply:
+    head = draw(texts), draw(ids), draw(u64), draw(u64), draw(codes), draw(texts), draw(u64), draw(u64)
+    over = draw(columns({"over": "u4"}, draw(rows)))
+    return m.ConsumerReply(*head, draw(texts), draw(u32), draw(u64), draw(u64), draw(st.booleans()), **over)
 
 
 @st.composite
@@ -361,9 +376,7 @@ BETWEEN_CLIENT_AND_BROKER: dict[Kind, st.SearchStrategy[Any]] = {
     Kind.CHUNK_REQUEST: with_body(st.builds(m.ChunkRequest, u64, texts, u32, ids, u64, u32, u32, u64, u32)),
     Kind.CHUNK_REPLY: alone(st.builds(m.ChunkReply, u64, codes, texts, u64, u32, u32, texts)),
     Kind.CONSUMER_FRAME: alone(consumer_frames()),
-    Kind.CONSUMER_REPLY: alone(
-        st.builds(m.ConsumerReply, texts, ids, u64, u64, codes, texts, u64, u64, texts, u32)
-    ),
+    Kind.CONSUMER_REPLY: alone(consumer_replies()),
     Kind.PUSH: with_body(pushes()),
     Kind.PUSH_CHUNK: with_body(st.builds(m.PushChunk, texts, ids, u64, u32, u64, u16, u64, u32, u32, texts)),
     Kind.BROWSE_REQUEST: alone(

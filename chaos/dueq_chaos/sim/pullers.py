@@ -19,6 +19,8 @@ from dueq_chaos.sim.mesh import SimMesh
 from dueq_codecs.records import Outcome
 
 _CALL_US = 15_000_000
+_IDLE_S = 20.0
+"""How long one in three pulls waits: longer than a leader believes it without being told so."""
 _LONG_MS = 30_000
 """A lease that is longer than a session without a sign of life."""
 _HOW = ("ack", "ack", "ack", "nack", "release", "forget", "extend")
@@ -56,10 +58,12 @@ class Pullers:
         consumer = f"puller-{self._pulls}" if kind == "pull by name" else None
         if consumer is not None:
             self._mesh.pull_holders.add(pulls.holder_of(topic, consumer))
+        if self._pulls % 3 == 0:
+            wait_s = _IDLE_S
         call, _ = pulls.pull(topic, count, wait_s, lease_ms / 1000, consumer, ())
         works_us = (200, 20_000_000 if lease_ms == _LONG_MS else 2_000_000)
         answer = partial(self._pulled, topic, f"pull-{self._pulls}", random, puller.life, works_us)
-        puller.call(call.build, _CALL_US, answer)
+        puller.call(call.build, _CALL_US + int(wait_s * 1_000_000), answer)
         if random.random() < 0.15:
             self._mesh.world.after(random.randint(1_000, 2_000_000), self._die)
 

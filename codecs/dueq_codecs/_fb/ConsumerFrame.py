@@ -278,8 +278,89 @@ class ConsumerFrame(object):
             return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
         return 0
 
+    # ConsumerFrame
+    def Pulls(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(42))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 1))
+        return 0
+
+    # ConsumerFrame
+    def PullsAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(42))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint8Flags, o)
+        return 0
+
+    # ConsumerFrame
+    def PullsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(42))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ConsumerFrame
+    def PullsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(42))
+        return o == 0
+
+    # ConsumerFrame
+    def PullAttach(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(44))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # ConsumerFrame
+    def PullAttachAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(44))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # ConsumerFrame
+    def PullAttachLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(44))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ConsumerFrame
+    def PullAttachIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(44))
+        return o == 0
+
+    # ConsumerFrame
+    def PullWaitMs(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return 0
+
+    # ConsumerFrame
+    def PullWaitMsAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
+        return 0
+
+    # ConsumerFrame
+    def PullWaitMsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ConsumerFrame
+    def PullWaitMsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        return o == 0
+
 def ConsumerFrameStart(builder):
-    builder.StartObject(19)
+    builder.StartObject(22)
 
 def Start(builder):
     ConsumerFrameStart(builder)
@@ -434,6 +515,42 @@ def ConsumerFrameAddAside(builder, aside):
 def AddAside(builder, aside):
     ConsumerFrameAddAside(builder, aside)
 
+def ConsumerFrameAddPulls(builder, pulls):
+    builder.PrependUOffsetTRelativeSlot(19, flatbuffers.number_types.UOffsetTFlags.py_type(pulls), 0)
+
+def AddPulls(builder, pulls):
+    ConsumerFrameAddPulls(builder, pulls)
+
+def ConsumerFrameStartPullsVector(builder, numElems):
+    return builder.StartVector(1, numElems, 1)
+
+def StartPullsVector(builder, numElems):
+    return ConsumerFrameStartPullsVector(builder, numElems)
+
+def ConsumerFrameAddPullAttach(builder, pullAttach):
+    builder.PrependUOffsetTRelativeSlot(20, flatbuffers.number_types.UOffsetTFlags.py_type(pullAttach), 0)
+
+def AddPullAttach(builder, pullAttach):
+    ConsumerFrameAddPullAttach(builder, pullAttach)
+
+def ConsumerFrameStartPullAttachVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartPullAttachVector(builder, numElems):
+    return ConsumerFrameStartPullAttachVector(builder, numElems)
+
+def ConsumerFrameAddPullWaitMs(builder, pullWaitMs):
+    builder.PrependUOffsetTRelativeSlot(21, flatbuffers.number_types.UOffsetTFlags.py_type(pullWaitMs), 0)
+
+def AddPullWaitMs(builder, pullWaitMs):
+    ConsumerFrameAddPullWaitMs(builder, pullWaitMs)
+
+def ConsumerFrameStartPullWaitMsVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartPullWaitMsVector(builder, numElems):
+    return ConsumerFrameStartPullWaitMsVector(builder, numElems)
+
 def ConsumerFrameEnd(builder):
     return builder.EndObject()
 
@@ -469,6 +586,9 @@ class ConsumerFrameT(object):
         life = 0,
         detached = False,
         aside = 0,
+        pulls = None,
+        pullAttach = None,
+        pullWaitMs = None,
     ):
         self.action = action  # type: int
         self.topic = topic  # type: Optional[str]
@@ -489,6 +609,9 @@ class ConsumerFrameT(object):
         self.life = life  # type: int
         self.detached = detached  # type: bool
         self.aside = aside  # type: int
+        self.pulls = pulls  # type: Optional[List[int]]
+        self.pullAttach = pullAttach  # type: Optional[List[int]]
+        self.pullWaitMs = pullWaitMs  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -566,6 +689,27 @@ class ConsumerFrameT(object):
         self.life = consumerFrame.Life()
         self.detached = consumerFrame.Detached()
         self.aside = consumerFrame.Aside()
+        if not consumerFrame.PullsIsNone():
+            if np is None:
+                self.pulls = []
+                for i in range(consumerFrame.PullsLength()):
+                    self.pulls.append(consumerFrame.Pulls(i))
+            else:
+                self.pulls = consumerFrame.PullsAsNumpy()
+        if not consumerFrame.PullAttachIsNone():
+            if np is None:
+                self.pullAttach = []
+                for i in range(consumerFrame.PullAttachLength()):
+                    self.pullAttach.append(consumerFrame.PullAttach(i))
+            else:
+                self.pullAttach = consumerFrame.PullAttachAsNumpy()
+        if not consumerFrame.PullWaitMsIsNone():
+            if np is None:
+                self.pullWaitMs = []
+                for i in range(consumerFrame.PullWaitMsLength()):
+                    self.pullWaitMs.append(consumerFrame.PullWaitMs(i))
+            else:
+                self.pullWaitMs = consumerFrame.PullWaitMsAsNumpy()
 
     # ConsumerFrameT
     def Pack(self, builder):
@@ -621,6 +765,30 @@ class ConsumerFrameT(object):
                 for i in reversed(range(len(self.holder))):
                     builder.PrependUint8(self.holder[i])
                 holder = builder.EndVector()
+        if self.pulls is not None:
+            if np is not None and type(self.pulls) is np.ndarray:
+                pulls = builder.CreateNumpyVector(self.pulls)
+            else:
+                ConsumerFrameStartPullsVector(builder, len(self.pulls))
+                for i in reversed(range(len(self.pulls))):
+                    builder.PrependUint8(self.pulls[i])
+                pulls = builder.EndVector()
+        if self.pullAttach is not None:
+            if np is not None and type(self.pullAttach) is np.ndarray:
+                pullAttach = builder.CreateNumpyVector(self.pullAttach)
+            else:
+                ConsumerFrameStartPullAttachVector(builder, len(self.pullAttach))
+                for i in reversed(range(len(self.pullAttach))):
+                    builder.PrependUint64(self.pullAttach[i])
+                pullAttach = builder.EndVector()
+        if self.pullWaitMs is not None:
+            if np is not None and type(self.pullWaitMs) is np.ndarray:
+                pullWaitMs = builder.CreateNumpyVector(self.pullWaitMs)
+            else:
+                ConsumerFrameStartPullWaitMsVector(builder, len(self.pullWaitMs))
+                for i in reversed(range(len(self.pullWaitMs))):
+                    builder.PrependUint32(self.pullWaitMs[i])
+                pullWaitMs = builder.EndVector()
         ConsumerFrameStart(builder)
         ConsumerFrameAddAction(builder, self.action)
         if self.topic is not None:
@@ -649,5 +817,11 @@ class ConsumerFrameT(object):
         ConsumerFrameAddLife(builder, self.life)
         ConsumerFrameAddDetached(builder, self.detached)
         ConsumerFrameAddAside(builder, self.aside)
+        if self.pulls is not None:
+            ConsumerFrameAddPulls(builder, pulls)
+        if self.pullAttach is not None:
+            ConsumerFrameAddPullAttach(builder, pullAttach)
+        if self.pullWaitMs is not None:
+            ConsumerFrameAddPullWaitMs(builder, pullWaitMs)
         consumerFrame = ConsumerFrameEnd(builder)
         return consumerFrame

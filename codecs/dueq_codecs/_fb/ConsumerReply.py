@@ -136,8 +136,35 @@ class ConsumerReply(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # ConsumerReply
+    def Over(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return 0
+
+    # ConsumerReply
+    def OverAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
+        return 0
+
+    # ConsumerReply
+    def OverLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ConsumerReply
+    def OverIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
+        return o == 0
+
 def ConsumerReplyStart(builder):
-    builder.StartObject(13)
+    builder.StartObject(14)
 
 def Start(builder):
     ConsumerReplyStart(builder)
@@ -226,6 +253,18 @@ def ConsumerReplyAddEnded(builder, ended):
 def AddEnded(builder, ended):
     ConsumerReplyAddEnded(builder, ended)
 
+def ConsumerReplyAddOver(builder, over):
+    builder.PrependUOffsetTRelativeSlot(13, flatbuffers.number_types.UOffsetTFlags.py_type(over), 0)
+
+def AddOver(builder, over):
+    ConsumerReplyAddOver(builder, over)
+
+def ConsumerReplyStartOverVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartOverVector(builder, numElems):
+    return ConsumerReplyStartOverVector(builder, numElems)
+
 def ConsumerReplyEnd(builder):
     return builder.EndObject()
 
@@ -255,6 +294,7 @@ class ConsumerReplyT(object):
         incarnation = 0,
         monoUs = 0,
         ended = False,
+        over = None,
     ):
         self.topic = topic  # type: Optional[str]
         self.consumerId = consumerId  # type: Optional[List[int]]
@@ -269,6 +309,7 @@ class ConsumerReplyT(object):
         self.incarnation = incarnation  # type: int
         self.monoUs = monoUs  # type: int
         self.ended = ended  # type: bool
+        self.over = over  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -310,6 +351,13 @@ class ConsumerReplyT(object):
         self.incarnation = consumerReply.Incarnation()
         self.monoUs = consumerReply.MonoUs()
         self.ended = consumerReply.Ended()
+        if not consumerReply.OverIsNone():
+            if np is None:
+                self.over = []
+                for i in range(consumerReply.OverLength()):
+                    self.over.append(consumerReply.Over(i))
+            else:
+                self.over = consumerReply.OverAsNumpy()
 
     # ConsumerReplyT
     def Pack(self, builder):
@@ -327,6 +375,14 @@ class ConsumerReplyT(object):
             text = builder.CreateString(self.text)
         if self.leader is not None:
             leader = builder.CreateString(self.leader)
+        if self.over is not None:
+            if np is not None and type(self.over) is np.ndarray:
+                over = builder.CreateNumpyVector(self.over)
+            else:
+                ConsumerReplyStartOverVector(builder, len(self.over))
+                for i in reversed(range(len(self.over))):
+                    builder.PrependUint32(self.over[i])
+                over = builder.EndVector()
         ConsumerReplyStart(builder)
         if self.topic is not None:
             ConsumerReplyAddTopic(builder, topic)
@@ -345,5 +401,7 @@ class ConsumerReplyT(object):
         ConsumerReplyAddIncarnation(builder, self.incarnation)
         ConsumerReplyAddMonoUs(builder, self.monoUs)
         ConsumerReplyAddEnded(builder, self.ended)
+        if self.over is not None:
+            ConsumerReplyAddOver(builder, over)
         consumerReply = ConsumerReplyEnd(builder)
         return consumerReply

@@ -16,6 +16,7 @@ class ConsumerAction(IntEnum):
     BEAT = 1
     GOODBYE = 2
     PULL = 3
+    WAITING = 4
 
 
 @dataclass(slots=True)
@@ -27,6 +28,8 @@ class ConsumerFrame:
 
     PULL leases up to `credit` messages to `holder`, detached, and pushes them to `consumer_id`, the pull's name. It
     ends when all have left, after `wait_ms`, or by GOODBYE. Detached leases of `holder` that are not listed come first.
+
+    WAITING lists pulls that go on waiting, so that none of them need be repeated (three columns of one length).
     """
 
     action: ConsumerAction
@@ -57,6 +60,12 @@ class ConsumerFrame:
     """ATTACH: what is leased to it stays so through its silence. A GOODBYE then lists what is to stay."""
     aside: int = 0
     """ATTACH, GOODBYE: how many of the listed leases, the last ones, it takes another broker to lead."""
+    pulls: bytes = b""
+    """WAITING: the names of the pulls, 16 bytes each."""
+    pull_attach: U64 = field(default_factory=lambda: NO_U64)
+    """WAITING: the attach of each."""
+    pull_wait_ms: U32 = field(default_factory=lambda: NO_U32)
+    """WAITING: how long each of them waits from now on."""
 
 
 @dataclass(slots=True)
@@ -84,6 +93,8 @@ class ConsumerReply:
     """The leader's monotonic clock when the answer left, µs."""
     ended: bool = False
     """To a PULL: it is over, and has brought the pushes up to `push_sent`."""
+    over: U32 = field(default_factory=lambda: NO_U32)
+    """To a WAITING: which of the pulls, by their places, do not wait here."""
 
 
 @dataclass(slots=True)

@@ -196,6 +196,7 @@ class ClientCore:
 
     def _topic_changed(self, topic: Topic) -> None:
         self._windows.topic_changed(topic)
+        self._pulling.topic_changed(topic)
         for consumer in self._consumers.values():
             if consumer.topic == topic.info.name and not consumer.closed:
                 consumer.topic_changed(topic)

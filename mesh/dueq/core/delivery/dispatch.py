@@ -242,10 +242,13 @@ class TopicDispatcher:
     # -------------------------------------------------------------- consumers
 
     def consumer_frame(self, route: Route, frame: ConsumerFrame, now: Now) -> None:
-        """A consumer attaches, beats, says goodbye or pulls; it is answered with a ConsumerReply."""
+        """A consumer attaches, beats, says goodbye or pulls; a ConsumerReply answers it."""
         self._dirty = True
         if frame.action == ConsumerAction.PULL:
             self._pulls.frame(route, frame, now)
+            return
+        if frame.action == ConsumerAction.WAITING:
+            self._pulls.waiting(route, frame, now)
             return
         ends = frame.action == ConsumerAction.GOODBYE and frame.consumer_id not in self._consumers.by_id
         if not ends or not self._pulls.goodbye(frame, now):

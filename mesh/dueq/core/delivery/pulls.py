@@ -11,12 +11,15 @@ then on its leases belong to no session, so neither silence nor a goodbye ends t
 A lost answer is repaired as for consumers: the pull is repeated with a larger `attach` and the leases that have
 arrived. What the holder has beyond these is pushed again under the same token. A pull with a name gets what an earlier
 one of that name had in the same way.
+
+A pull is never believed to wait for longer than PULL_WAIT_MS after it was last heard of. Who waits for longer repeats
+it, or lists it with others in a WAITING, which costs next to nothing.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Final
 
@@ -32,6 +35,7 @@ from dueq.core.ports.entry import FLAG_DETACHED, keys_of
 from dueq.core.ports.events import Route
 from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
+from dueq_codecs.fields import ID_BYTES
 from dueq_codecs.messages import BrokerMessage, Code, ConsumerFrame, ConsumerReply, Push
 from dueq_codecs.records import LEVEL_OF_KINDS
 
@@ -64,6 +68,11 @@ class Pull:
         self.session = session
         self.number = 0
         self.until_us = self.heard_us = self.first_us = NEVER_US
+
+    @property
+    def is_ending(self) -> bool:
+        """Something was pushed to it, or its time is over and nothing new is dealt to it."""
+        return self.first_us != NEVER_US or self.session.push_number > 0 or not self.session.credit
 
     @property
     def next_us(self) -> int:
@@ -139,6 +148,34 @@ class Pulls:
         self._bring_back(session, frame)
         self._consumers.offer(session, now)
         self._arm(pull)
+
+    def waiting(self, route: Route, frame: ConsumerFrame, now: Now) -> None:
+        """A client says which of its pulls go on waiting; it is told which of these do not wait here."""
+        code, text = self._fault_of_list(frame)
+        over: list[int] = []
+        if code is Code.OK:
+            names = (frame.pulls[at : at + ID_BYTES] for at in range(0, len(frame.pulls), ID_BYTES))
+            listed = zip(names, frame.pull_attach.tolist(), frame.pull_wait_ms.tolist(), strict=True)
+            for place, (name, attach, wait_ms) in enumerate(listed):
+                pull = self._open.get(name)
+                if pull is None or pull.session.attach != attach or pull.session.route != route:
+                    over.append(place)
+                elif not pull.is_ending:
+                    pull.until_us = now.mono_us + wait_ms * 1000
+                    pull.session.heard_us = now.mono_us
+                    self._consumers.offer(pull.session, now)
+        self._reply(route, frame.consumer_id, frame.attach, frame.number, code, text, over=over, now=now)
+
+    def _fault_of_list(self, frame: ConsumerFrame) -> tuple[Code, str]:
+        if not self._lanes:
+            return Code.NOT_LEADER, f"no partition of {self._topic!r} is led here"
+        if len(frame.pull_attach) > limits.PULLS_MAX:
+            text = f"{len(frame.pull_attach)} pulls are listed: more than {limits.PULLS_MAX}"
+            return Code.INVALID_REQUEST, text
+        longest_ms = max(frame.pull_wait_ms.tolist(), default=0)
+        if longest_ms > limits.PULL_WAIT_MS:
+            return Code.INVALID_REQUEST, f"a pull waits {limits.PULL_WAIT_MS} ms, not {longest_ms}"
+        return Code.OK, ""
 
     def _goes_on(self, route: Route, frame: ConsumerFrame, now: Now) -> bool:
         """Whether the pull has just had an answer by the same way: then it need not be told that it has arrived."""
@@ -344,13 +381,14 @@ class Pulls:
         *,
         sent: int = 0,
         ended: bool = False,
+        over: Sequence[int] = (),
         now: Now,
     ) -> None:
         self._send(
             route,
             ConsumerReply(
                 self._topic, name, attach, number, code, text, 0, sent, self._broker_id, 0, self._incarnation,
-                now.mono_us, ended,
+                now.mono_us, ended, np.array(over, np.uint32),
             ),
         )  # fmt: skip
 

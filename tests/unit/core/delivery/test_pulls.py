@@ -213,3 +213,114 @@ def test_a_pull_that_goes_on_is_not_told_that_it_has_arrived() -> None:
     stage.run(2_301)
     [*_, last] = [message for _, message, _ in stage.sent if isinstance(message, ConsumerReply)]
     assert (last.attach, last.ended) == (4, False)
+
+
+ROUTE, OTHER_ROUTE = Route(b"c" * 16), Route(b"d" * 16)
+CLIENT = b"w" * 16
+
+
+def say_waiting(
+    stage: Stage, ms: float, *pulls: tuple[bytes, int, int], route: Route = ROUTE
+) -> ConsumerReply:
+    """List pulls that go on waiting: (name, attach, for how many ms); returns the answer."""
+    frame = ConsumerFrame(ConsumerAction.WAITING, "t", CLIENT, 1, 5, 0, 0, 0)
+    frame.pulls = b"".join(name for name, _, _ in pulls)
+    frame.pull_attach = np.array([attach for _, attach, _ in pulls], np.uint64)
+    frame.pull_wait_ms = np.array([wait_ms for _, _, wait_ms in pulls], np.uint32)
+    stage.dispatcher.consumer_frame(route, frame, at(ms))
+    stage.run(ms)
+    (reply,) = [
+        message
+        for _, message, _ in stage.sent
+        if isinstance(message, ConsumerReply) and message.consumer_id == CLIENT
+    ][-1:]
+    assert (reply.number, reply.attach, reply.ended) == (5, 1, False)
+    return reply
+
+
+def test_a_pull_that_is_listed_waits_on_and_one_that_is_not_ends() -> None:
+    stage, _ = staged(0)
+    pull(stage, 0, wait_ms=6_500)
+    pull(stage, 0, b"q" * 16, wait_ms=6_500)
+    stage.run(0)
+    for ms in (2_500, 5_000, 7_500, 10_000):
+        reply = say_waiting(stage, ms, (PULL, 1, 6_500))
+        assert (reply.code, reply.over.tolist()) == (Code.OK, [])
+    assert [end.consumer_id for end in ends(stage)] == [b"q" * 16]
+    keys = stage.insert([11_000])
+    (push,) = stage.run(11_000)
+    assert (push.consumer_id, keys_in(push)) == (PULL, keys)
+
+
+def test_a_listed_pull_ends_when_its_client_says_no_more_of_it() -> None:
+    stage, _ = staged(0)
+    pull(stage, 0, wait_ms=6_500)
+    stage.run(0)
+    say_waiting(stage, 5_000, (PULL, 1, 6_500))
+    stage.run(11_499)
+    assert not ends(stage)
+    stage.run(11_500)
+    assert [end.push_sent for end in ends(stage)] == [0]
+    stage.insert([11_600])
+    assert stage.run(11_600) == []
+
+
+def test_a_listed_pull_waits_no_longer_than_it_says() -> None:
+    stage, _ = staged(0)
+    pull(stage, 0, wait_ms=6_500)
+    stage.run(0)
+    say_waiting(stage, 1_000, (PULL, 1, 200))
+    stage.run(1_200)
+    assert len(ends(stage)) == 1
+    stage.insert([1_300])
+    assert stage.run(1_300) == []
+
+
+def test_it_is_told_which_pulls_do_not_wait_here() -> None:
+    stage, _ = staged(0)
+    pull(stage, 0, attach=3, wait_ms=6_500)
+    stage.run(0)
+    unknown = b"u" * 16
+    reply = say_waiting(stage, 100, (unknown, 1, 500), (PULL, 3, 500), (PULL, 2, 500), (PULL, 4, 500))
+    assert reply.over.tolist() == [0, 2, 3]
+    assert say_waiting(stage, 101, (PULL, 3, 500), route=OTHER_ROUTE).over.tolist() == [0]
+    assert (say_waiting(stage, 102).code, say_waiting(stage, 102).over.tolist()) == (Code.OK, [])
+
+
+def test_a_pull_whose_answer_is_on_its_way_is_left_alone() -> None:
+    stage, keys = staged(1)
+    pull(stage, 20, wait_ms=6_500)
+    stage.dispatcher.tick(at(20), stage.clock, 30, False)
+    reply = say_waiting(stage, 20.5, (PULL, 1, 6_500))
+    assert reply.over.tolist() == []
+    stage.run(100)
+    (end,) = ends(stage)
+    assert end.push_sent == 1
+    assert stage.leds[1].timeline.rows(np.array(keys, np.uint64))["attempt"].tolist() == [1]
+    assert say_waiting(stage, 101, (PULL, 1, 6_500)).over.tolist() == [0]
+
+
+def test_a_pull_whose_time_was_over_is_not_kept_by_a_late_list() -> None:
+    """Nothing new is dealt to it any more, so it would wait in vain."""
+    stage, _ = staged(0)
+    stage.insert([50])
+    pull(stage, 25, wait_ms=75)
+    stage.run(25)
+    assert kinds(stage) == [RecordKind.LEASE]
+    stage.leds[1].answering = False  # so it is not pushed
+    stage.run(50)
+    stage.run(101)
+    assert not ends(stage)
+    assert say_waiting(stage, 130, (PULL, 1, 6_500)).over.tolist() == []
+    stage.run(1_101)
+    assert len(ends(stage)) == 1
+
+
+def test_lists_that_are_refused() -> None:
+    stage, _ = staged(0)
+    pull(stage, 0, wait_ms=6_500)
+    assert "waits 6500 ms" in say_waiting(stage, 10, (PULL, 1, limits.PULL_WAIT_MS + 1)).text
+    many = [(PULL, 1, 100)] * (limits.PULLS_MAX + 1)
+    assert "more than 1024" in say_waiting(stage, 11, *many).text
+    stage.dispatcher.unlead(1, at(20))
+    assert say_waiting(stage, 21, (PULL, 1, 100)).code is Code.NOT_LEADER

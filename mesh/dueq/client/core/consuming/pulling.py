@@ -3,7 +3,7 @@
 First the leaders are asked one after the other for what is ready, from a random one on; the first that has something
 ends the call. If none has, and the caller waits, all of them are asked at once to wait; the first that answers ends the
 call, and the others are told that nobody waits any more. Messages that they send nevertheless are given back and not
-counted.
+counted. A leader that has ended while others still wait is asked again. Who waits for long is listed (`waiting`).
 
 An answer that is lost is repaired by asking again with a larger `attach` and what has arrived: the leader pushes the
 rest under the same tokens, a new leader too.
@@ -20,8 +20,9 @@ import numpy as np
 from dueq import limits
 from dueq.client.core.asking.directory import Directory, Topic
 from dueq.client.core.changing.request_windows import RequestWindows
-from dueq.client.core.consuming.arrivals import Arrivals
+from dueq.client.core.consuming.asked import Asked, PullCall
 from dueq.client.core.consuming.session import LeaderClock
+from dueq.client.core.consuming.waiting import LONGEST_US, WaitingPulls, leaders_of
 from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Link, Links
@@ -29,7 +30,6 @@ from dueq.client.core.links.refusals import FINAL, error_of
 from dueq.client.core.ports.change import Part
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.events import Pull
-from dueq.client.core.ports.timers import Timer
 from dueq.errors import Disconnected, DueqError, Superseded
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply, Push, PushChunk
 from dueq_codecs.records import RecordKind
@@ -41,62 +41,11 @@ PATIENCE_US: Final = 3_000_000
 MISSING_US: Final = 50_000
 """How long pushes may follow the end of an answer."""
 AGAIN_US: Final = 100_000
+SHORT_US: Final = 1_000
+"""No leader waits for less."""
 TAIL_US: Final = 5_000_000
 """How long what comes for a pull that is over is given back."""
 DAMAGED_DELAY_MS: Final = 1_000
-
-
-class _Asked:
-    """One leader that was asked.
-
-    Attributes:
-        attach: number of the present question.
-        begun_us: when it left (mono).
-        link: by which it went; 0: by none.
-        wait_us: how long the leader waits for a message.
-        credit: messages that were asked for.
-        pushes: numbers of the pushes of this question that have arrived whole.
-        sent: how many the leader has said that there were; -1: it has not ended.
-    """
-
-    def __init__(self, leader: str, wait_us: int, credit: int) -> None:
-        self.leader, self.wait_us, self.credit = leader, wait_us, credit
-        self.attach = self.begun_us = self.link = 0
-        self.pushes: set[int] = set()
-        self.sent = -1
-        self.timer: Timer | None = None
-
-    def set_timer(self, timer: Timer | None) -> None:
-        """Replace the timer."""
-        if self.timer is not None:
-            self.timer.cancel()
-        self.timer = timer
-
-
-class _Pulling:
-    """One call.
-
-    Attributes:
-        name: of the pull, 16 bytes.
-        asked: leaders that have not ended.
-        left: leaders that are still to be asked for what is ready.
-        answered: leaders that have ended their last answer, and the number of the link.
-        heard: some leader has answered.
-        over: the call is answered; what comes is given back.
-    """
-
-    def __init__(self, event: Pull, name: bytes, begun_us: int) -> None:
-        self.event, self.name, self.begun_us = event, name, begun_us
-        self.until_us = begun_us + event.wait_us
-        self.arrivals = Arrivals(event.credit_bytes)
-        self.asked: dict[str, _Asked] = {}
-        self.left: list[str] = []
-        self.answered: dict[str, int] = {}
-        self.got: list[Delivery] = []
-        self.attaches = 0
-        self.heard = self.over = False
-        self.refusal: DueqError | None = None
-        self.timer: Timer | None = None
 
 
 class Pulling:
@@ -107,10 +56,12 @@ class Pulling:
     ) -> None:
         self._context, self._calls, self._links = context, calls, links
         self._directory, self._windows = directory, windows
-        self._open: dict[bytes, _Pulling] = {}
-        self._by_call: dict[int, _Pulling] = {}
+        self._open: dict[bytes, PullCall] = {}
+        self._by_call: dict[int, PullCall] = {}
         self._clocks: dict[str, LeaderClock] = {}
         self._count = 0
+        name = hashlib.blake2b(context.client_id, digest_size=16, person=b"dueq.waiting").digest()
+        self._waiting = WaitingPulls(context, links, directory, self, self._clock, name)
 
     # -------------------------------------------------------------- calls
 
@@ -119,7 +70,7 @@ class Pulling:
         self._count += 1
         seed = self._context.client_id + self._count.to_bytes(8, "big")
         name = hashlib.blake2b(seed, digest_size=16, person=b"dueq.pull").digest()
-        pulling = _Pulling(event, name, self._context.mono_us)
+        pulling = PullCall(event, name, self._context.mono_us)
         self._open[name] = self._by_call[event.call] = pulling
         self._calls.begin(event.call, event.deadline_us, lambda: self._expired(pulling))
         self._directory.ensure(event.topic, lambda topic: self._found(pulling, topic))
@@ -132,26 +83,26 @@ class Pulling:
             self._finish(pulling, keep=0)
 
     def knows(self, name: bytes) -> bool:
-        """Whether frames with this name are of a pull."""
-        return name in self._open
+        """Whether frames with this name are of a pull, or of those that wait."""
+        return name in self._open or name == self._waiting.name
 
-    def _found(self, pulling: _Pulling, topic: Topic | DueqError) -> None:
+    def _found(self, pulling: PullCall, topic: Topic | DueqError) -> None:
         if pulling.over:
             return
         if isinstance(topic, DueqError):
             self._fail(pulling, topic)
             return
-        leaders = sorted({topic.leader(uid) for uid in topic.uids} - {""})
+        leaders = leaders_of(topic)
         if not leaders:
             self._look_again(pulling)
         elif len(leaders) == 1 and not pulling.asked:
-            self._ask_all(pulling, leaders)
+            self.ask_all(pulling, leaders)
         elif not pulling.asked:
             turn = self._context.jittered(2 * len(leaders)) % len(leaders)
             pulling.left = leaders[turn:] + leaders[:turn]
             self._ask_next(pulling)
 
-    def _look_again(self, pulling: _Pulling) -> None:
+    def _look_again(self, pulling: PullCall) -> None:
         """Leaders are not as they were thought to be: ask who leads."""
         if pulling.timer is not None:
             pulling.timer.cancel()
@@ -161,40 +112,44 @@ class Pulling:
 
         pulling.timer = self._context.after(self._context.jittered(AGAIN_US), look)
 
-    def _ask_next(self, pulling: _Pulling) -> None:
+    def _ask_next(self, pulling: PullCall) -> None:
         """Ask the next leader for what is ready; once all have nothing, let all of them wait."""
         if pulling.left:
             leader = pulling.left.pop(0)
-            self._ask(pulling, _Asked(leader, 0, pulling.event.count))
+            self._ask(pulling, Asked(leader, 0, pulling.event.count))
         elif not pulling.heard:
             self._look_again(pulling)
         elif self._context.mono_us >= pulling.until_us:
             self._complete(pulling)
         else:
             topic = self._directory.get(pulling.event.topic)
-            leaders = sorted({topic.leader(uid) for uid in topic.uids} - {""}) if topic is not None else []
+            leaders = leaders_of(topic) if topic is not None else []
             if leaders:
-                self._ask_all(pulling, leaders)
+                self.ask_all(pulling, leaders)
             else:
                 self._look_again(pulling)
 
-    def _ask_all(self, pulling: _Pulling, leaders: Sequence[str]) -> None:
-        left_us = max(pulling.until_us - self._context.mono_us, 0)
-        wait_us = min(left_us, limits.PULL_WAIT_MS * 1000)
+    def ask_all(self, pulling: PullCall, leaders: Sequence[str]) -> None:
+        """Let those of the leaders wait that have not been asked."""
+        left_us = pulling.left_us(self._context.mono_us)
+        wait_us = min(left_us, LONGEST_US)
+        if left_us > LONGEST_US:
+            self._waiting.begin(pulling)
         for leader in leaders:
             if leader not in pulling.asked:
-                self._ask(pulling, _Asked(leader, wait_us, pulling.event.count))
+                self._ask(pulling, Asked(leader, wait_us, pulling.event.count))
 
     # -------------------------------------------------------------- questions
 
-    def _ask(self, pulling: _Pulling, asked: _Asked) -> None:
+    def _ask(self, pulling: PullCall, asked: Asked) -> None:
         """Ask a leader, or ask it again."""
         event, now_us = pulling.event, self._context.mono_us
         pulling.asked[asked.leader] = asked
         pulling.attaches += 1
-        asked.attach, asked.begun_us = pulling.attaches, now_us
+        asked.attach, asked.begun_us, asked.until_us = pulling.attaches, now_us, now_us + asked.wait_us
         asked.pushes.clear()
         asked.sent = -1
+        asked.heard = False
         link = self._links.route(asked.leader, avoid=asked.link)
         # A leader that has just answered by this link does not say that it waits.
         goes_on = link is not None and pulling.answered.pop(asked.leader, 0) == link.number and not asked.link
@@ -218,21 +173,32 @@ class Pulling:
         frame.held_token = np.array([row[3] for row in held], np.uint64)
         self._links.send(link, frame)
 
-    def _silent(self, pulling: _Pulling, asked: _Asked) -> None:
+    def _silent(self, pulling: PullCall, asked: Asked) -> None:
         """No answer: ask again where somebody waits for it, else the next."""
         if pulling.asked.get(asked.leader) is not asked or pulling.over:
+            return
+        patience_us = asked.until_us + PATIENCE_US - self._context.mono_us
+        if asked.heard and patience_us > 0:  # it has confirmed since that it waits
+            asked.set_timer(self._context.after(patience_us, lambda: self._silent(pulling, asked)))
             return
         self._directory.refresh(pulling.event.topic)
         if self._context.mono_us >= pulling.until_us and not asked.pushes and not pulling.got:
             self._ended(pulling, asked)
             return
-        asked.wait_us = min(max(pulling.until_us - self._context.mono_us, 0), limits.PULL_WAIT_MS * 1000)
+        self.ask_again(pulling, asked)
+
+    def ask_again(self, pulling: PullCall, asked: Asked) -> None:
+        """Repeat a question for the time that is left."""
+        asked.wait_us = min(pulling.left_us(self._context.mono_us), LONGEST_US)
         self._ask(pulling, asked)
 
     # -------------------------------------------------------------- answers
 
     def replied(self, reply: ConsumerReply, link: Link) -> None:
         """A leader says that the pull waits, or is over, or why there is none."""
+        if reply.consumer_id == self._waiting.name:
+            self._waiting.replied(reply)
+            return
         pulling = self._open[reply.consumer_id]
         asked = pulling.asked.get(reply.leader or link.broker_id)
         if pulling.over or asked is None or reply.attach != asked.attach:
@@ -246,16 +212,22 @@ class Pulling:
                 asked.sent = reply.push_sent
                 self._maybe_ended(pulling, asked)
             else:
-                after_us = asked.begun_us + asked.wait_us + PATIENCE_US - self._context.mono_us
+                asked.heard = True
+                after_us = asked.until_us + PATIENCE_US - self._context.mono_us
                 asked.set_timer(self._context.after(max(after_us, 0), lambda: self._silent(pulling, asked)))
-        elif code is Code.UNKNOWN_SESSION:
+        else:
+            self.refused(pulling, asked, code, reply.text)
+
+    def refused(self, pulling: PullCall, asked: Asked, code: Code, text: str) -> None:
+        """A leader lets the pull not wait."""
+        if code is Code.UNKNOWN_SESSION:
             self._fail(
                 pulling, Superseded(f"another pull of this name of {pulling.event.topic!r} has followed")
             )
         elif code in FINAL:
-            self._fail(pulling, error_of(code, reply.text))
+            self._fail(pulling, error_of(code, text))
         else:
-            pulling.refusal = error_of(code, reply.text)
+            pulling.refusal = error_of(code, text)
             self._drop(pulling, asked)
             if not pulling.asked:
                 pulling.left = []
@@ -280,6 +252,8 @@ class Pulling:
         if asked is not None and present and complete:
             asked.pushes.add(push.number)
             self._maybe_ended(pulling, asked)
+        elif fresh and not present:  # of a question that may get no answer any more
+            self._context.after(PATIENCE_US, lambda: self._complete_late(pulling))
 
     def chunk_pushed(self, chunk: PushChunk, body: bytes | memoryview) -> None:
         """A part of a long payload has come."""
@@ -292,6 +266,10 @@ class Pulling:
                 if not pulling.over:
                     self._ask(pulling, asked)
 
+    def topic_changed(self, topic: Topic) -> None:
+        """Who leads is known anew."""
+        self._waiting.topic_changed(topic)
+
     def topic_gone(self, name: str, error: DueqError) -> None:
         """The topic is no more."""
         for pulling in list(self._open.values()):
@@ -301,7 +279,7 @@ class Pulling:
     def _clock(self, leader: str) -> LeaderClock:
         return self._clocks.setdefault(leader, LeaderClock())
 
-    def _maybe_ended(self, pulling: _Pulling, asked: _Asked) -> None:
+    def _maybe_ended(self, pulling: PullCall, asked: Asked) -> None:
         if asked.sent < 0:
             return
         if len(asked.pushes) >= asked.sent:
@@ -315,33 +293,39 @@ class Pulling:
 
         asked.set_timer(self._context.after(MISSING_US, ask_again))
 
-    def _ended(self, pulling: _Pulling, asked: _Asked) -> None:
+    def _ended(self, pulling: PullCall, asked: Asked) -> None:
         """A leader has answered, or is given up."""
         self._drop(pulling, asked)
         if pulling.got:
             self._complete(pulling)
         elif not pulling.asked:
             self._ask_next(pulling)
+        elif asked.wait_us and pulling.left_us(self._context.mono_us) >= SHORT_US:
+            self.ask_all(pulling, [asked.leader])  # the others wait on
 
-    def _drop(self, pulling: _Pulling, asked: _Asked) -> None:
+    def _drop(self, pulling: PullCall, asked: Asked) -> None:
         asked.set_timer(None)
         if pulling.asked.get(asked.leader) is asked:
             del pulling.asked[asked.leader]
 
     # -------------------------------------------------------------- ends
 
-    def _complete(self, pulling: _Pulling) -> None:
+    def _complete_late(self, pulling: PullCall) -> None:
+        if pulling.got and not pulling.over:
+            self._complete(pulling)
+
+    def _complete(self, pulling: PullCall) -> None:
         got = pulling.got[: pulling.event.count]
         for delivery in got:
             delivery.handed = True
         self._finish(pulling, keep=len(got))
         self._calls.complete(pulling.event.call, got)
 
-    def _fail(self, pulling: _Pulling, error: DueqError) -> None:
+    def _fail(self, pulling: PullCall, error: DueqError) -> None:
         self._finish(pulling, keep=0)
         self._calls.fail(pulling.event.call, error)
 
-    def _expired(self, pulling: _Pulling) -> None:
+    def _expired(self, pulling: PullCall) -> None:
         """The caller's time is over: what has come is handed over, and nothing is an answer if anybody gave it."""
         if pulling.got or pulling.heard:
             self._complete(pulling)
@@ -350,9 +334,10 @@ class Pulling:
         unreached = Disconnected(f"no leader of {pulling.event.topic!r} could be asked in time ({text})")
         self._fail(pulling, pulling.refusal or unreached)
 
-    def _finish(self, pulling: _Pulling, keep: int) -> None:
+    def _finish(self, pulling: PullCall, keep: int) -> None:
         """The call is over: leaders that may still bring something are told, and what is too much goes back."""
         pulling.over = True
+        self._waiting.end(pulling)
         self._by_call.pop(pulling.event.call, None)
         if pulling.timer is not None:
             pulling.timer.cancel()
@@ -372,11 +357,11 @@ class Pulling:
         pulling.got = []
         self._context.after(TAIL_US, lambda: self._forget(pulling))
 
-    def _forget(self, pulling: _Pulling) -> None:
+    def _forget(self, pulling: PullCall) -> None:
         self._open.pop(pulling.name, None)
 
     def _settle(
-        self, pulling: _Pulling, kind: RecordKind, deliveries: Sequence[Delivery], amount_ms: int = 0
+        self, pulling: PullCall, kind: RecordKind, deliveries: Sequence[Delivery], amount_ms: int = 0
     ) -> None:
         """Give messages back; nobody waits for that."""
         for uid in dict.fromkeys(delivery.uid for delivery in deliveries):

@@ -219,3 +219,165 @@ def test_a_pull_with_a_name_states_what_it_holds() -> None:
     assert frame.holder == b"h" * 16
     assert frame.held_sequence.tolist() == [50, 51]
     assert np.array_equal(frame.held_token, [60, 61])
+
+
+# ---------------------------------------------------------------- waiting for long
+
+
+LONG_MS = 60_000
+
+
+def long_pull(stage: Stage, call: int = CALL) -> ConsumerFrame:
+    """A pull that waits for a minute at its one leader, which has said so."""
+    frame = pull(stage, wait_ms=LONG_MS, timeout_ms=LONG_MS + 10_000, call=call)
+    stage.receive(frame.leader, end(frame, ended=False))
+    return frame
+
+
+def lists(effects: list[Effect]) -> list[ConsumerFrame]:
+    return [frame for frame in sent(effects, ConsumerFrame) if frame.action is ConsumerAction.WAITING]
+
+
+def pulls_in(effects: list[Effect]) -> list[ConsumerFrame]:
+    return [frame for frame in sent(effects, ConsumerFrame) if frame.action is ConsumerAction.PULL]
+
+
+def confirm(stage: Stage, frame: ConsumerFrame, *over: int, code: Code = Code.OK) -> list[Effect]:
+    reply = ConsumerReply(
+        TOPIC, frame.consumer_id, frame.attach, frame.number, code, leader=frame.leader,
+        over=np.array(over, np.uint32),
+    )  # fmt: skip
+    return stage.receive(frame.leader, reply)
+
+
+def next_lists(stage: Stage, ms: float = 2_500) -> tuple[list[ConsumerFrame], list[Effect]]:
+    """Let time pass until lists leave, in which the leaders are as they were; returns these, and all that was done."""
+    effects = stage.run_until(stage.ms + ms)
+    effects += stage.answer_metadata(effects)
+    return lists(effects), effects
+
+
+def test_a_leader_is_told_of_all_pulls_together_that_they_wait_on() -> None:
+    stage = staged("a")
+    first, second = long_pull(stage), long_pull(stage, call=8)
+    for _ in range(20):
+        [frame], effects = next_lists(stage)
+        assert frame.pulls == first.consumer_id + second.consumer_id
+        assert frame.pull_attach.tolist() == [first.attach, second.attach]
+        assert set(frame.pull_wait_ms.tolist()) <= {6_500, *range(6_000)}
+        assert not pulls_in(effects)
+        assert not pulls_in(confirm(stage, frame))
+    bring(stage, first, b"x")
+    assert answer(stage.receive("a", end(first, pushes=1))) == [b"x"]
+    [frame], _ = next_lists(stage)
+    assert frame.pulls == second.consumer_id
+
+
+def test_a_list_says_no_more_than_the_time_that_is_left() -> None:
+    stage = staged("a")
+    pull_frame = pull(stage, wait_ms=7_000, timeout_ms=20_000)
+    stage.receive("a", end(pull_frame, ended=False))
+    for left_ms in (4_500, 2_000):
+        [frame], _ = next_lists(stage)
+        assert left_ms - 100 <= frame.pull_wait_ms[0] <= left_ms
+        confirm(stage, frame)
+    stage.run_until(7_100)
+    assert answer(stage.receive("a", end(pull_frame))) == []
+    assert lists(stage.run_until(20_000)) == []
+
+
+def test_short_pulls_are_not_listed() -> None:
+    stage = staged("a")
+    frame = pull(stage, wait_ms=6_000)
+    stage.receive("a", end(frame, ended=False))
+    assert lists(stage.run_until(5_900)) == []
+
+
+def test_a_pull_that_the_leader_does_not_know_is_asked_again() -> None:
+    stage = staged("a")
+    first, second = long_pull(stage), long_pull(stage, call=8)
+    [frame], _ = next_lists(stage)
+    [again] = pulls_in(confirm(stage, frame, 1))
+    assert (again.consumer_id, again.attach > second.attach) == (second.consumer_id, True)
+    assert 0 < again.wait_ms <= 6_500
+    stage.receive("a", end(again, ended=False))
+    [frame], _ = next_lists(stage)
+    assert frame.pull_attach.tolist() == [first.attach, again.attach]
+
+
+def test_an_answer_about_an_older_question_changes_nothing() -> None:
+    stage = staged("a")
+    long_pull(stage)
+    [frame], _ = next_lists(stage)
+    [again] = pulls_in(confirm(stage, frame, 0))
+    assert not sent(confirm(stage, frame, 0), ConsumerFrame)
+    assert again.attach == 2
+
+
+def test_a_leader_that_has_ended_while_others_wait_is_asked_again() -> None:
+    stage = staged("a", "b")
+    first = pull(stage, wait_ms=LONG_MS, timeout_ms=LONG_MS + 10_000)
+    [second] = sent(stage.receive(first.leader, end(first)), ConsumerFrame)
+    waiting = sent(stage.receive(second.leader, end(second)), ConsumerFrame)
+    for frame in waiting:
+        stage.receive(frame.leader, end(frame, ended=False))
+    listed, _ = next_lists(stage)
+    assert {frame.leader for frame in listed} == {"a", "b"}
+    [again] = pulls_in(stage.receive(waiting[0].leader, end(waiting[0])))
+    assert (again.leader, again.wait_ms) == (waiting[0].leader, 6_500)
+
+
+def test_a_leader_that_answers_no_list_is_given_up_as_one_that_answers_no_pull() -> None:
+    stage = staged("a")
+    frame = long_pull(stage)
+    [listed], _ = next_lists(stage)
+    confirm(stage, listed)
+    until_ms = stage.ms + 6_500
+    while stage.ms < until_ms + 2_500:
+        assert not pulls_in(stage.run_until(stage.ms + 500))
+        stage.receive("a", end(listed))  # of no question: the connection lives
+    [again, *_] = pulls_in(stage.run_until(until_ms + 3_100))
+    assert again.attach > frame.attach
+
+
+def test_another_leader_is_asked_though_the_first_still_waits() -> None:
+    stage = staged("a", "b")
+    stage.leaders = {1: "a", 2: "a"}
+    frame = long_pull(stage)
+    assert frame.leader == "a"
+    stage.leaders = {1: "a", 2: "b"}
+    _, effects = next_lists(stage)
+    [asked] = pulls_in(effects)
+    assert asked.leader == "b"
+    listed, effects = next_lists(stage)
+    assert {each.leader for each in listed} == {"a", "b"}
+    assert not [each for each in pulls_in(effects) if each.leader == "a"]
+
+
+def test_a_leader_that_leads_no_more_is_left_out() -> None:
+    stage = staged("a", "b")
+    stage.leaders = {1: "a", 2: "a"}
+    long_pull(stage)
+    [listed], _ = next_lists(stage)
+    stage.leaders = {1: "b", 2: "b"}
+    effects = confirm(stage, listed, code=Code.NOT_LEADER)
+    effects += stage.run_until(stage.ms + 200)
+    [asked] = pulls_in(stage.answer_metadata(effects))
+    assert asked.leader == "b"
+
+
+def test_what_came_for_an_older_question_is_handed_over_though_others_wait_on() -> None:
+    stage = staged("a", "b")
+    first = pull(stage, wait_ms=LONG_MS, timeout_ms=LONG_MS + 10_000)
+    [second] = sent(stage.receive(first.leader, end(first)), ConsumerFrame)
+    one, other = sent(stage.receive(second.leader, end(second)), ConsumerFrame)
+    stage.receive(other.leader, end(other, ended=False))
+    stage.receive(one.leader, end(one, code=Code.NOT_LEADER))
+    bring(stage, one, b"x")
+    done: list[Effect] = []
+    for _ in range(3):
+        listed, effects = next_lists(stage, 1_200)
+        done += effects
+        for frame in listed:
+            done += confirm(stage, frame)
+    assert answer(done) == [b"x"]

@@ -1,0 +1,79 @@
+"""What a pull has asked of which leader."""
+
+from __future__ import annotations
+
+from dueq.client.core.consuming.arrivals import Arrivals
+from dueq.client.core.ports.delivery import Delivery
+from dueq.client.core.ports.events import Pull
+from dueq.client.core.ports.timers import Timer
+from dueq.errors import DueqError
+
+
+class Asked:
+    """One leader that was asked.
+
+    Attributes:
+        attach: number of the present question.
+        begun_us: when it left (mono).
+        link: by which it went; 0: by none.
+        wait_us: how long the leader waits for a message, from `begun_us`.
+        until_us: how long it waits (mono), as far as it has confirmed it.
+        credit: messages that were asked for.
+        pushes: numbers of the pushes of this question that have arrived whole.
+        sent: how many the leader has said that there were; -1: it has not ended.
+        heard: it has said of the present question that it waits.
+    """
+
+    def __init__(self, leader: str, wait_us: int, credit: int) -> None:
+        self.leader, self.wait_us, self.credit = leader, wait_us, credit
+        self.attach = self.begun_us = self.until_us = self.link = 0
+        self.pushes: set[int] = set()
+        self.sent = -1
+        self.heard = False
+        self.timer: Timer | None = None
+
+    @property
+    def waits(self) -> bool:
+        """It was asked to wait, and has not ended."""
+        return self.wait_us > 0 and self.sent < 0 and self.link > 0
+
+    def waits_until(self, until_us: int) -> None:
+        """The leader has confirmed that it waits."""
+        self.heard = True
+        self.until_us = max(self.until_us, until_us)
+
+    def set_timer(self, timer: Timer | None) -> None:
+        """Replace the timer."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = timer
+
+
+class PullCall:
+    """One call.
+
+    Attributes:
+        name: of the pull, 16 bytes.
+        asked: leaders that have not ended.
+        left: leaders that are still to be asked for what is ready.
+        answered: leaders that have ended their last answer, and the number of the link.
+        heard: some leader has answered.
+        over: the call is answered; what comes is given back.
+    """
+
+    def __init__(self, event: Pull, name: bytes, begun_us: int) -> None:
+        self.event, self.name, self.begun_us = event, name, begun_us
+        self.until_us = begun_us + event.wait_us
+        self.arrivals = Arrivals(event.credit_bytes)
+        self.asked: dict[str, Asked] = {}
+        self.left: list[str] = []
+        self.answered: dict[str, int] = {}
+        self.got: list[Delivery] = []
+        self.attaches = 0
+        self.heard = self.over = False
+        self.refusal: DueqError | None = None
+        self.timer: Timer | None = None
+
+    def left_us(self, now_us: int) -> int:
+        """How long the caller waits for a message from now on."""
+        return max(self.until_us - now_us, 0)
