@@ -37,17 +37,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.core.ports.entry import (
-    ENTRY,
     FLAG_DETACHED,
     FLAG_TRIGGERED,
     FULL,
     Entries,
     State,
     is_full,
-    is_wide,
-    joined,
     keys_of,
-    narrowed,
     versions_of,
     widened,
 )
@@ -57,9 +53,9 @@ from dueq.core.state.entry_rows import Slots
 from dueq.core.state.insertion import inserted_entries
 from dueq.core.state.keyed import decide
 from dueq.core.state.names import Names
-from dueq.core.state.remarks import Remarks
 from dueq.core.state.residency import keys_named
 from dueq.core.state.side_tables import SideTables
+from dueq.core.state.steps import Mask, Steps, both, keyed_of, pick, whole
 from dueq.core.state.table import OnDisk, Table
 from dueq.core.state.window import Window
 from dueq.errors import UnknownVersion
@@ -77,7 +73,6 @@ from dueq_codecs.records import (
     RecordKind,
 )
 
-Mask = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.intp]
 """Rows of a record."""
 
@@ -86,37 +81,14 @@ ATTEMPT_MAX = (1 << 16) - 1
 LEASE_MAX_U32 = (1 << 32) - 1
 
 
-class LiveMessages:
-    """Entries with their counts. Everything here happens inside `apply`.
-
-    Attributes:
-        scheduled: messages that wait, on disk and in memory.
-        leased: messages with a consumer; all of them are in memory.
-        dead: messages that are not tried again, on disk and in memory.
-        settings: the topic's, as they are in force.
-        names: unique keys, and the messages that bear them.
-        remarks: why messages were given back, where the disk may not know it yet.
-        finished: messages that ended since the last checkpoint, in batches.
-        finished_count: how many they are.
-    """
+class LiveMessages(Steps):
+    """What records do to messages. Everything here happens inside `apply`."""
 
     def __init__(
         self, table: Table, window: Window, tables: SideTables, names: Names, scheduled: int, dead: int
     ) -> None:
-        self.table = table
-        self.window = window
-        self.names = names
-        self.forecast = tables.forecast
-        self.jobs = tables.jobs
-        self._groups, self._headings = tables.groups, tables.headings
-        self._counting = tables.counting
-        self.scheduled = scheduled
-        self.leased = 0
-        self.dead = dead
-        self.remarks = Remarks()
-        self.settings = tables.settings
-        self.finished: list[Entries] = []
-        self.finished_count = 0
+        super().__init__(table, window, tables, names, scheduled, dead)
+        self._groups = tables.groups
         self._change_of: dict[RecordKind, Callable[[Record, Index, Slots, Entries, Applied], U8]] = {
             RecordKind.MOVE: self._withdraw,
             RecordKind.CANCEL: self._withdraw,
@@ -150,8 +122,8 @@ class LiveMessages:
         if chosen is not None:
             kept = np.zeros(len(rows), np.bool_)
             kept[chosen] = True
-            self.note_finished(_pick(rows, ~kept))
-            rows = _pick(rows, kept)
+            self.note_finished(pick(rows, ~kept))
+            rows = pick(rows, kept)
         if not len(rows):
             return
         self.forecast.begin(rows, record.stamp)
@@ -219,32 +191,32 @@ class LiveMessages:
         slots = self.table.find(keys_of(rows))
         named = slots != 0  # by a later record of the log: a placeholder is there
         if named.any():
-            self.table.fill(slots[named], _pick(rows, named), OnDisk.NOTHING)
+            self.table.fill(slots[named], pick(rows, named), OnDisk.NOTHING)
         if not named.all():
-            slots[~named] = self.table.add(_pick(rows, ~named), OnDisk.NOTHING)
+            slots[~named] = self.table.add(pick(rows, ~named), OnDisk.NOTHING)
         return slots
 
     def _grant(self, record: Record, at: Index, slots: Slots, applied: Applied) -> None:
         rows = self.table.take(slots)
         if len(record.token) and record.token[at].any():
             named = record.token[at] != 0
-            self._renew(record, at[named], slots[named], _pick(rows, named), applied)
-            at, slots, rows = at[~named], slots[~named], _pick(rows, ~named)
+            self._renew(record, at[named], slots[named], pick(rows, named), applied)
+            at, slots, rows = at[~named], slots[~named], pick(rows, ~named)
             if not len(at):
                 return
         free = rows["state"] == State.WAITING
         if len(record.first):
             free &= rows["first"] == record.first[at]
-        if not _all(free):
+        if not whole(free):
             refused = keys_named(record)[at[~free]]
             applied.refused = np.concatenate((applied.refused, refused))
-            at, slots, rows = at[free], slots[free], _pick(rows, free)
+            at, slots, rows = at[free], slots[free], pick(rows, free)
             if not len(at):
                 return
         barred = self.jobs.barred(rows)
         if barred is not None:
-            self._refuse(keys_named(record)[at[barred]], slots[barred], _pick(rows, barred), applied)
-            at, slots, rows = at[~barred], slots[~barred], _pick(rows, ~barred)
+            self._refuse(keys_named(record)[at[barred]], slots[barred], pick(rows, barred), applied)
+            at, slots, rows = at[~barred], slots[~barred], pick(rows, ~barred)
             if not len(at):
                 return
         self._stop_waiting(rows)
@@ -256,9 +228,9 @@ class LiveMessages:
         """Give leases that are not over another token: their holder has come back."""
         held = (rows["state"] == State.LEASED) & (rows["token"] == record.token[at])
         held &= rows["first"] == record.first[at]
-        if not _all(held):
+        if not whole(held):
             applied.refused = np.concatenate((applied.refused, keys_named(record)[at[~held]]))
-            at, slots, rows = at[held], slots[held], _pick(rows, held)
+            at, slots, rows = at[held], slots[held], pick(rows, held)
         if len(at):
             self._hold(record, at, slots, rows, applied)
 
@@ -275,14 +247,14 @@ class LiveMessages:
             rows["flags"] |= np.where(record.detached[consumer] != 0, FLAG_DETACHED, 0).astype(np.uint8)
         self.table.put(slots, rows)
         self.table.mark(slots)
-        applied.leased = _joined(applied.leased, rows)
+        applied.leased = both(applied.leased, rows)
 
     def _refuse(self, keys: U64, slots: Slots, rows: Entries, applied: Applied) -> None:
         """Lease nothing of a job that is not committed; what is of one that has ended goes."""
         applied.refused = np.concatenate((applied.refused, keys))
         ended = self.jobs.ended(rows)
         if ended is not None:
-            gone = _pick(rows, ended)
+            gone = pick(rows, ended)
             self._stop_waiting(gone)
             self._finish(slots[ended], gone)
 
@@ -297,7 +269,7 @@ class LiveMessages:
         changed = _differs(record, at, rows, same & (state != State.ABSENT))
         same &= ~changed
         waiting = same & (state == State.WAITING)
-        if _all(waiting):
+        if whole(waiting):
             self._stop_waiting(rows)
             self._withdrawn(record, at, slots, rows, applied)
             return np.zeros(len(at), np.uint8)
@@ -309,15 +281,15 @@ class LiveMessages:
         outcomes[changed] = Outcome.CHANGED
         outcomes[same & (state == State.DEAD)] = Outcome.DEAD
         if waiting.any():
-            stopped = _pick(rows, waiting)
+            stopped = pick(rows, waiting)
             self._stop_waiting(stopped)
         if revoked.any():
-            self._end_leases(_pick(rows, revoked), applied)
+            self._end_leases(pick(rows, revoked), applied)
             rows["attempt"] -= revoked & (rows["attempt"] > 0)
         done = waiting | revoked
         if done.any():
             outcomes[done] = Outcome.DONE
-            self._withdrawn(record, at[done], slots[done], _pick(rows, done), applied)
+            self._withdrawn(record, at[done], slots[done], pick(rows, done), applied)
         return outcomes
 
     def _withdrawn(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> None:
@@ -345,9 +317,9 @@ class LiveMessages:
         held &= rows["token"] == record.token[at]
         held &= rows["first"] == record.first[at]
         outcomes = np.zeros(len(at), np.uint8)
-        if not _all(held):
+        if not whole(held):
             outcomes[~held] = Outcome.STALE
-            at, slots, rows = at[held], slots[held], _pick(rows, held)
+            at, slots, rows = at[held], slots[held], pick(rows, held)
             if not len(at):
                 return outcomes
         kind = record.kind
@@ -355,7 +327,7 @@ class LiveMessages:
             rows["lease_ms"] = np.minimum(record.amount_ms[at], LEASE_MAX_U32)
             self.table.put(slots, rows)
             self.table.mark(slots)
-            applied.leased = _joined(applied.leased, rows)
+            applied.leased = both(applied.leased, rows)
             return outcomes
         self._end_leases(rows, applied)
         if kind == RecordKind.ACK:
@@ -380,8 +352,8 @@ class LiveMessages:
         rows = self._remarked(record, at, rows)
         dies = self._dying(record, at, rows, counts)
         if dies.any():
-            self._bury(record, slots[dies], _pick(rows, dies), applied)
-            at, slots, rows = at[~dies], slots[~dies], _pick(rows, ~dies)
+            self._bury(record, slots[dies], pick(rows, dies), applied)
+            at, slots, rows = at[~dies], slots[~dies], pick(rows, ~dies)
             if not len(at):
                 return
         not_before = rows["due"]
@@ -427,7 +399,7 @@ class LiveMessages:
         if not over.any():
             return outcomes
         outcomes[over] = Outcome.DONE
-        at, slots, rows = at[over], slots[over], _pick(rows, over)
+        at, slots, rows = at[over], slots[over], pick(rows, over)
         self._stop_waiting(rows)
         if self.settings.current.expired == "dead":
             self._bury(record, slots, self._remarked(record, at, rows), applied)
@@ -438,7 +410,7 @@ class LiveMessages:
     def _discard(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
         """Let dead messages go."""
         dead, outcomes = _of_dead(record, at, rows)
-        rows = _pick(rows, dead)
+        rows = pick(rows, dead)
         self._count_dead(rows, -1)
         self._finish(slots[dead], rows)
         return outcomes
@@ -450,7 +422,7 @@ class LiveMessages:
             outcomes[taken] = Outcome.TAKEN
             dead &= ~taken
         if dead.any():
-            rows, slots = _pick(rows, dead), slots[dead]
+            rows, slots = pick(rows, dead), slots[dead]
             self._count_dead(rows, -1)
             rows["due"] = np.maximum(record.due[at[dead]], np.uint64(max(record.stamp, 0)))
             rows["version"] = record.sequence
@@ -462,7 +434,7 @@ class LiveMessages:
 
     def _take_back(self, rows: Entries, dead: Mask) -> Mask | None:
         """Let dead messages bear their keys again; return which cannot, others having taken theirs. None: all can."""
-        keyed = _keyed(rows)
+        keyed = keyed_of(rows)
         if keyed is None:
             return None
         taken = np.zeros(len(rows), np.bool_)
@@ -490,137 +462,10 @@ class LiveMessages:
         hidden &= np.maximum(rows["due"], np.uint64(max(record.stamp, 0))) < job.until
         if hidden.any():
             outcomes[hidden] = Outcome.DONE
-            slots, rows = slots[hidden], _pick(rows, hidden)
+            slots, rows = slots[hidden], pick(rows, hidden)
             self._stop_waiting(rows)
             self._wait(record, slots, rows, rows["due"], applied)
         return outcomes
-
-    # ------------------------------------------------------------ steps
-
-    def _wait(
-        self, record: Record, slots: Slots, rows: Entries, not_before: U64 | None, applied: Applied
-    ) -> None:
-        """Let rows wait; what is of a job that has ended goes instead.
-
-        From now on, at max(not_before, stamp); `not_before` None: since when they last began to.
-        """
-        ended = self.jobs.ended(rows)
-        if ended is not None:
-            self._finish(slots[ended], _pick(rows, ended))
-            slots, rows = slots[~ended], _pick(rows, ~ended)
-            not_before = not_before[~ended] if not_before is not None else None
-            if not len(rows):
-                return
-        if not_before is not None:
-            hidden_until = self.jobs.not_before(rows)
-            if hidden_until is not None:
-                not_before = np.maximum(not_before, hidden_until)
-            rows["wait_at"] = np.maximum(not_before, np.uint64(max(record.stamp, 0)))
-        rows["state"] = State.WAITING
-        rows["flags"] &= ~np.uint8(FLAG_DETACHED)
-        for name in ("token", "consumer_high", "consumer_low", "lease_ms"):
-            rows[name] = 0
-        self.forecast.begin(rows, record.stamp)
-        self.table.put(slots, rows)
-        self.table.mark(slots)
-        self.scheduled += len(rows)
-        self._count(rows, 1, 0)
-        applied.waiting = _joined(applied.waiting, self.window.begin(rows))
-
-    def _bury(self, record: Record, slots: Slots, rows: Entries, applied: Applied) -> None:
-        """Let messages be dead that neither wait nor are leased; what is of a job that has ended goes instead."""
-        ended = self.jobs.ended(rows)
-        if ended is not None:
-            self._finish(slots[ended], _pick(rows, ended))
-            slots, rows = slots[~ended], _pick(rows, ~ended)
-        if not len(rows):
-            return
-        rows = widened(rows, FULL.itemsize)
-        self._let_keys_go(rows)
-        rows["state"] = State.DEAD
-        rows["flags"] &= ~np.uint8(FLAG_DETACHED | FLAG_TRIGGERED)
-        rows["died_at"] = max(record.stamp, 0)
-        for name in ("token", "consumer_high", "consumer_low", "lease_ms"):
-            rows[name] = 0
-        self.table.put(slots, rows)
-        self.table.mark(slots)
-        self._count_dead(rows, 1)
-        applied.died += len(rows)
-
-    def _count_dead(self, rows: Entries, sign: int) -> None:
-        """Count messages that are dead (1), or are no longer (-1)."""
-        self.dead += sign * len(rows)
-        self._count(rows, 0, 0, sign)
-
-    def _stop_waiting(self, rows: Entries) -> None:
-        self.forecast.end(rows)
-        self.window.leave(rows)
-        self.scheduled -= len(rows)
-        self._count(rows, -1, 0)
-
-    def _end_leases(self, rows: Entries, applied: Applied) -> None:
-        self.leased -= len(rows)
-        self._count(rows, 0, -1)
-        applied.ended = _joined(applied.ended, rows)
-
-    def _count(self, rows: Entries, waiting: int, leased: int, dead: int = 0) -> None:
-        """Tell the side tables of messages that begin (1) or stop (-1) to wait, to be leased, or to be dead.
-
-        A row without an extension has no group, recurrence or shared body, and no record has changed or triggered it.
-        """
-        if is_wide(rows):
-            for count in self._counting:
-                count(rows, waiting, leased, dead)
-        else:
-            self.jobs.count(rows, waiting, leased, dead)
-
-    def _let_keys_go(self, rows: Entries) -> None:
-        """Let go of the keys of messages that end. They are remembered, but for those of jobs that have ended."""
-        keyed = _keyed(rows)
-        if keyed is None:
-            return
-        rows = _pick(rows, keyed & (rows["state"] != State.DEAD))
-        ended = self.jobs.ended(rows)
-        if ended is not None:
-            self.names.end(_pick(rows, ended), 0)
-            rows = _pick(rows, ~ended)
-        self.names.end(rows, self.settings.current.remember_ms)
-
-    def _finish(self, slots: Slots, rows: Entries, *, bearing: bool = True) -> None:
-        """Let messages go: those that the disk has become tombstones, the others are forgotten at once.
-
-        `bearing`: those with unique keys have them still, unless they are dead.
-        """
-        if bearing:
-            self._let_keys_go(rows)
-        self.note_finished(rows)
-        table = self.table
-        table.state[slots] = State.ABSENT
-        forget = (table.disk[slots] == OnDisk.NOTHING) & (table.pins[slots] == 0)
-        if _all(forget):
-            table.free(slots, rows)
-            return
-        keep = slots[~forget]
-        # What the disk never had needs no delete; it stays only because a record further up names it.
-        table.unmark(keep)
-        table.mark(keep[table.disk[keep] != OnDisk.NOTHING])
-        table.free(slots[forget])
-
-    def note_finished(self, rows: Entries) -> None:
-        """Note messages that have ended: their payloads are garbage."""
-        if len(rows):
-            self.remarks.forget(rows)
-            self._headings.forget(rows)
-            self.finished.append(narrowed(rows))
-            self.finished_count += len(rows)
-
-    def note_bodies(self, bodies: list[tuple[int, int]]) -> None:
-        """Note shared bodies that are garbage: (sequence of the record that brought each, bytes)."""
-        rows = np.zeros(len(bodies), ENTRY)
-        rows["sequence"], rows["size"] = np.array(bodies, np.uint64).T
-        rows["block_rows"] = 1
-        self.finished.append(rows)
-        self.finished_count += len(rows)
 
 
 def _rounds(slots: Slots, chosen: Index) -> list[Index]:
@@ -654,25 +499,3 @@ def _of_dead(record: Record, at: Index, rows: Entries) -> tuple[Mask, U8]:
     changed = _differs(record, at, rows, dead)
     outcomes[changed] = Outcome.CHANGED
     return dead & ~changed, outcomes
-
-
-def _keyed(rows: Entries) -> Mask | None:
-    """Return which rows have unique keys; None: no row has."""
-    if not is_full(rows):
-        return None
-    keyed: Mask = (rows["key_high"] | rows["key_low"]) != 0
-    return keyed if keyed.any() else None
-
-
-def _all(mask: Mask) -> bool:
-    return int(np.count_nonzero(mask)) == len(mask)
-
-
-def _pick(rows: Entries, mask: Mask) -> Entries:
-    return rows.take(np.flatnonzero(mask))
-
-
-def _joined(left: Entries, right: Entries) -> Entries:
-    if not len(left):
-        return right
-    return joined([left, right]) if len(right) else left
