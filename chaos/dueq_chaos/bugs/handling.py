@@ -25,14 +25,6 @@ HANDLING: Final = (
         finders=(11,),
     ),
     Bug(
-        "kept-beyond-the-credit",
-        "A consumer keeps what a leader pushes beyond its credit.",
-        "RabbitMQ: prefetch is counted per channel, and a client that opens another holds as many more",
-        (change(f"{_CONSUMER}.pushed", "min(self._surplus(), len(fresh))", "0"),),
-        seeds=40,
-        finders=(8,),
-    ),
-    Bug(
         "extension-not-timed",
         "A consumer arms no timer for the end of the lease that it has asked for.",
         "BullMQ: the renewal timer of a lock is not moved with the lock",

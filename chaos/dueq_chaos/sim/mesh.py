@@ -237,6 +237,11 @@ class SimMesh:
             return None
         return self._calm_at_us, leader, found[1].epoch, [node.pauses for node in followers]
 
+    def led_by(self, uid: int) -> object:
+        """What names the present leadership of a partition."""
+        found = self.coordinator.nodes.get(uid)
+        return (found[1].leader, found[1].epoch) if found is not None else None
+
     def unless_calm(self, after_us: int, then: Callable[[], None]) -> None:
         """Go on with a misfortune after a while, unless the weather has cleared up since."""
         calms = self._calms

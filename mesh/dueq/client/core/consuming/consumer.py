@@ -59,7 +59,7 @@ class Consumer:
         self._directory = directory
         self.consumer_id, self.topic = event.consumer_id, event.topic
         self._arrivals = Arrivals(event.credit_bytes)
-        self._is_named, self._credit = event.life != 0, event.credit
+        self._is_named = event.life != 0
         self._settling = Settling(
             context, calls, windows, event.topic, event.linger_us, max(event.credit // 4, 1), self._settled
         )
@@ -159,23 +159,13 @@ class Consumer:
         session.used(len(fresh), push.attach, push.number)
         partitions, balances = len(self._holding.counts), session.waiting > 0
         self._holding.take([*fresh, *damaged])
-        surplus = min(self._surplus(), len(fresh))
-        if balances or surplus:
-            self._leaders.balance(self._holding.counts, overdrawn=surplus > 0)
+        if balances:
+            self._leaders.balance(self._holding.counts)
         if damaged:
             self._give_back_damaged(damaged)
-        if surplus:
-            self._give_back_surplus(fresh[-surplus:])
-            fresh = fresh[:-surplus]
         if fresh:
             self._context.emit(Deliver(self.consumer_id, fresh))
-        if (
-            balances
-            or surplus
-            or damaged
-            or partitions != len(self._holding.counts)
-            or self._is_sooner(session)
-        ):
+        if balances or damaged or partitions != len(self._holding.counts) or self._is_sooner(session):
             self._arm()
 
     def chunk_pushed(self, chunk: PushChunk, body: bytes | memoryview) -> None:
@@ -329,31 +319,6 @@ class Consumer:
         elif any(session.waiting for session in self._leaders.sessions.values()):
             self._leaders.balance(self._holding.counts)
             self._arm()
-
-    def _surplus(self) -> int:
-        """Return how many undecided messages are held beyond the user's credit.
-
-        A leader that was silent pushes again what it had leased, though others have its credit by now. One that gives
-        up a partition counts no longer what is held of it.
-        """
-        if self._undecided > self._credit:
-            self._check_leases()
-        return max(self._undecided - self._credit, 0)
-
-    @property
-    def _undecided(self) -> int:
-        """How many messages are held that nothing was decided about; at least so many, up to the credit."""
-        count = len(self.held)
-        if count > self._credit:
-            count -= sum(not each.lost for each in self._settling.finishing)
-        return count
-
-    def _give_back_surplus(self, surplus: list[Delivery]) -> None:
-        """Give back, uncounted, what there is no credit for."""
-        self._context.log("info", "credit.exceeded", topic=self.topic, count=len(surplus))
-        for delivery in surplus:
-            delivery.handed = True
-        self.settle(Settle(self.consumer_id, RecordKind.RELEASE, surplus))
 
     def _give_back_damaged(self, damaged: list[Delivery]) -> None:
         for delivery in damaged:

@@ -196,13 +196,12 @@ class Leaders:
 
     # -------------------------------------------------------------- credit
 
-    def balance(self, counts: Mapping[int, int], *, quietly: bool = False, overdrawn: bool = False) -> None:
+    def balance(self, counts: Mapping[int, int], *, quietly: bool = False) -> None:
         """Divide the credit anew where that helps.
 
         Args:
             counts: how many leases are held, by partition.
             quietly: the frames follow anyway.
-            overdrawn: more is held than the credit, so that some leader must be told of less.
         """
         held: Counter[str] = Counter()
         for uid, count in counts.items():
@@ -224,16 +223,14 @@ class Leaders:
         shares = [session.share(held[session.leader], now_us) for session in sessions]
         starving = any(share.waiting and share.held >= share.most for share in shares)
         idle = credit - sum(share.most for share in shares)
-        if not (starving or quietly or overdrawn or idle > 0):
+        if not (starving or quietly or idle > 0):
             return
         told = affordable(credit, shares, wanted(credit, shares))
         step = max(self._credit // 16, 1)
         for session, limit, share in zip(sessions, told, shares, strict=True):
             fresh = quietly and not session.attach
             hungry = limit > session.asked and share.waiting and share.held >= session.asked
-            lower = overdrawn and limit < session.asked
-            far = abs(limit - session.asked) >= step
-            if not (fresh or hungry or lower or far or (limit and not session.asked)):
+            if not (fresh or hungry or abs(limit - session.asked) >= step or (limit and not session.asked)):
                 continue
             if limit > session.asked:
                 self._served += 1

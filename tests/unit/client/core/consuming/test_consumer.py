@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dueq.client.core.ports import events
-from dueq.client.core.ports.effects import Completed, Deliver, Failed, LeaseLost, Send
+from dueq.client.core.ports.effects import Completed, Failed, LeaseLost, Send
 from dueq.errors import ClientClosed
 from dueq_codecs.messages import ChangeRequest, Code, ConsumerAction, ConsumerFrame, ConsumerReply
 from dueq_codecs.records import RecordKind
@@ -141,34 +141,6 @@ def test_a_leader_that_gives_more_than_we_count_gets_no_credit_for_it() -> None:
     told += sent(stage.run_until(stage.ms + 20_000), ConsumerFrame)
     assert {frame.leader for frame in told} == {"a", "b"}
     assert max(frame.credit for frame in told if frame.leader == "a") == 2
-
-
-def test_what_is_pushed_beyond_the_credit_is_given_back() -> None:
-    """A leader that was silent pushes again what it had leased, though another has its credit by now."""
-    stage = Stage(["a", "b"], {1: "a", 2: "b"})
-    frames = attached(stage, credit=2)
-    delivered(stage, "a", b"x", attach=frames["a"].attach, uid=1)
-    message, body = push("b", frames["b"].attach, 1, [b"y", b"z"], uid=2)
-    effects = stage.receive("b", message, body)
-    assert [[each.payload for each in found.deliveries] for found in of(effects, Deliver)] == [[b"y"]]
-    [request] = sent(effects + stage.run_until(stage.ms + 5), ChangeRequest)
-    assert (request.kind, request.uid, request.target_row.tolist()) == (RecordKind.RELEASE, 2, [1])
-    stage.receive("b", ok(request, 99, outcomes=[0]))
-    assert not of(stage.run_until(stage.ms + 5), LeaseLost)
-
-
-def test_what_is_decided_or_over_takes_no_credit() -> None:
-    stage = Stage()
-    frames = attached(stage, credit=2)
-    first, _ = delivered(stage, "a", b"x", b"y", left_ms=5_000)
-    stage.step(events.Settle(CONSUMER, RecordKind.ACK, [first]))
-    message, body = push("a", frames["a"].attach, 2, [b"z"], sequence=51)
-    assert of(stage.receive("a", message, body), Deliver)
-    stage.ms = 5_001
-    message, body = push("a", frames["a"].attach, 3, [b"v"], sequence=52)
-    effects = stage.receive("a", message, body)
-    assert of(effects, LeaseLost)
-    assert [len(found.deliveries) for found in of(effects, Deliver)] == [1]
 
 
 def test_closing_releases_confirms_and_says_goodbye_everywhere() -> None:
