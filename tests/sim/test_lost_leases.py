@@ -43,7 +43,7 @@ def _forgetful(stage: Stage) -> ConsumingUser:
     writer = ProducingUser(stage.sdk("writer"), stage.history)
     user = ConsumingUser(stage.sdk("user"), stage.history, stage.topic, credit=2, lease_ms=100, seed=1)
     user.habits = Habits(forget=1.0)
-    user.weather = lambda uid: "fine"
+    user.calm_from = lambda uid: 0
     stage.run_ms(500)
     dues = [stage.now_ms + 100 + 3 * n for n in range(20)]
     writer.schedule(stage.topic, [b"%d" % n for n in range(20)], dues)
@@ -90,7 +90,7 @@ def test_what_another_leader_has_given_is_not_counted() -> None:
     stage.nodes["b3"].start()
     user = ConsumingUser(stage.sdk("user"), stage.history, stage.topic, credit=4, lease_ms=300_000, seed=1)
     user.habits = Habits(forget=1.0)
-    user.weather, user.led_by = (lambda uid: "fine"), stage.led_by
+    user.calm_from = stage.calm_from
     stage.run_ms(5_000)
     for uid in (moved, own):
         stage.stored(*[b"%d of %d" % (n, uid) for n in range(8)], due=stage.now_ms + 100, uid=uid)

@@ -252,8 +252,8 @@ DELIVERING: Final = (
                 "limits.CONSUMER_LEASES_MAX) - self.rows_out + (self.credit > 0)",
             ),
         ),
-        seeds=24,
-        finders=(1, 4),
+        seeds=75,
+        finders=(24,),
     ),
     Bug(
         "lost-push-not-repeated",

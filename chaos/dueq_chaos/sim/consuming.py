@@ -5,7 +5,7 @@ It acts as the SDK's synchronous face does for a program, and notes in the histo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Any
@@ -45,7 +45,7 @@ class ConsumingUser:
         habits: may be changed at any time.
         weather: of a partition: None while anything may hold up what travels; else what names the leadership and
             the last change of the weather, so that two equal answers mean that nothing has happened between.
-        led_by: of a partition: what names the leadership.
+        calm_from: of a partition: the first record that was made in the present fine weather; None: it is not fine.
         open: whether a consumer is open or being opened.
         gone: the consumers that it has closed.
         name: its consumers have a name that outlives its processes, and this id; empty: they have none.
@@ -68,7 +68,7 @@ class ConsumingUser:
         self.credit, self.lease_ms = credit, lease_ms
         self.habits = Habits()
         self.weather: Callable[[int], object] = lambda uid: None
-        self.led_by: Callable[[int], object] = lambda uid: None
+        self.calm_from: Callable[[int], int | None] = lambda uid: None
         self.random = Random(seed)
         self.careless = Random(seed * 0x9E3779B1 + 2)
         self.deadly = Random(seed * 0x9E3779B1 + 59)
@@ -79,8 +79,6 @@ class ConsumingUser:
         self._closing = False
         self._id = b""
         self._inbox: list[Delivery] = []
-        self._came_by: dict[Delivery, object] = {}
-        """The leadership by which each has come; pruned now and then."""
         self._given_up: dict[tuple[int, int, int, int], None] = {}
         self._held: dict[Delivery, told.Delivery] = {}
         self._unsure: list[tuple[MessageKey, Delivery]] = []
@@ -197,10 +195,8 @@ class ConsumingUser:
         if isinstance(effect, effects.Deliver):
             if not self.open:
                 return  # it has come while the user left the `with`, and goes back with the goodbye
-            self._note_leaders(effect.deliveries)
             self._inbox.extend(effect.deliveries)
-            if all(self.weather(delivery.uid) is not None for delivery in effect.deliveries):
-                self._within_credit()
+            self._within_credit()
             self._pick_soon()
         elif isinstance(effect, effects.LeaseLost):
             self._given_up |= {(d.uid, d.sequence, d.row, d.token): None for d in effect.deliveries}
@@ -217,24 +213,20 @@ class ConsumingUser:
             if not isinstance(effect.error, TopicNotFound):
                 self._later(500_000, self._reopen)
 
-    def _note_leaders(self, deliveries: Sequence[Delivery]) -> None:
-        if len(self._came_by) > 4 * self.credit:
-            self._came_by = {delivery: self._came_by[delivery] for delivery in [*self._inbox, *self._held]}
-        self._came_by |= {delivery: self.led_by(delivery.uid) for delivery in deliveries}
-
     def _within_credit(self) -> None:
-        """Undecided messages are no more than it asked for, but for those that other leaders have given.
+        """Undecided messages are no more than it asked for, of those that were leased in the present fine weather.
 
-        A leader that has given up a partition counts the leases of the others only, and gives as many anew (a planned
-        move needs no fault). A lease that is over by its own count, and that it is about to be told of, has been the
-        leader's to give again.
+        A leader that was silent pushes again what it had leased, though others have its credit by now; one that takes
+        over adds what its predecessor has leased; one that gives up a partition counts its leases no longer. A lease
+        that is over by its own count, and that it is about to be told of, has been the leader's to give again.
         """
-        if len(self._inbox) + len(self._held) > self.credit:
-            now_us = self.client.world.now_us
-            held = sum(
-                delivery.deadline_us > now_us and self._came_by[delivery] == self.led_by(delivery.uid)
-                for delivery in [*self._inbox, *self._held]
-            )
+        undecided = [*self._inbox, *self._held]
+        since = {uid: self.calm_from(uid) for uid in {delivery.uid for delivery in undecided}}
+        if len(undecided) > self.credit:
+            now_us, held = self.client.world.now_us, 0
+            for delivery in undecided:
+                first = since[delivery.uid]
+                held += first is not None and delivery.token >= first and delivery.deadline_us > now_us
             if held > self.credit:
                 self.history.wrong.append(
                     f"{self.client.name} holds {held} messages, of {self.credit} at most"

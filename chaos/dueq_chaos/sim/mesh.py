@@ -53,6 +53,7 @@ class SimMesh:
         self.sdks: dict[str, SimClient] = {}
         self.state_after: Callable[[int, int], Timeline | None] = lambda uid, sequence: None
         self._calms = 0
+        self._calm_from: dict[int, tuple[object, int]] = {}
         self.pull_holders: set[bytes] = set()
         """To whom consumers with a name have pulled: what is pushed to them is addressed to the pull."""
         self._harmed, self._calm_at_us = False, -_AFTERMATH_US
@@ -237,10 +238,22 @@ class SimMesh:
             return None
         return self._calm_at_us, leader, found[1].epoch, [node.pauses for node in followers]
 
-    def led_by(self, uid: int) -> object:
-        """What names the present leadership of a partition."""
-        found = self.coordinator.nodes.get(uid)
-        return (found[1].leader, found[1].epoch) if found is not None else None
+    def calm_from(self, uid: int) -> int | None:
+        """The first record of a partition of which it is certain that its leader made it in the present fine weather.
+
+        None: something may be held up.
+        """
+        weather, leader = self.weather(uid), self.leader_of(uid)
+        if weather is None or leader is None:
+            return None
+        known = self._calm_from.get(uid)
+        if known is None or known[0] != weather:
+            core = self.nodes[leader].core
+            partition = core.partition(uid) if core is not None else None
+            if partition is None:
+                return None
+            known = self._calm_from[uid] = weather, partition.replica.log.end + 1
+        return known[1]
 
     def unless_calm(self, after_us: int, then: Callable[[], None]) -> None:
         """Go on with a misfortune after a while, unless the weather has cleared up since."""

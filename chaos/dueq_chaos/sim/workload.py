@@ -97,7 +97,7 @@ class Workload:
                 name=name_of(mesh.world.seed, index), detached=is_detached(mesh.world.seed),
             )  # fmt: skip
             if reach is None:
-                user.weather, user.led_by = mesh.weather, mesh.led_by
+                user.weather, user.calm_from = mesh.weather, mesh.calm_from
             user.habits = options.habits[index] if index < len(options.habits) else Habits()
             self.consumers.append(user)
         self.topics = [topic_name(number) for number in range(len(options.topology.topics))]
@@ -173,7 +173,7 @@ class Workload:
             self.mesh.sdk(f"consumer-{index + 1}"), self.mesh.history, topic,
             credit=credit, lease_ms=lease_ms, seed=self.mesh.world.seed * 31 + index,
         )  # fmt: skip
-        user.weather, user.led_by = self.mesh.weather, self.mesh.led_by
+        user.weather, user.calm_from = self.mesh.weather, self.mesh.calm_from
         return user
 
     def _topic(self, random: Random) -> str:
