@@ -54,7 +54,9 @@ _HELP = "\n\n\b\n" + "\n".join(f"{m.name:<15}{m.words}" for m in MEASUREMENTS)
     help="Of what grows: runs of each size (3; in a quick run 1).",
 )
 @click.option(
-    "--huge", is_flag=True, help="far-ahead with ten million messages, backlog with five million too: long."
+    "--huge",
+    is_flag=True,
+    help="far-ahead and keyed with ten million messages, backlog with five million too: long.",
 )
 @click.option(
     "--folder", type=click.Path(exists=True, file_okay=False, path_type=Path),

@@ -63,10 +63,10 @@ def cpu_s(stat: str) -> float:
 
 def cpu_ms_per_s(pids: Sequence[int], seconds: float) -> list[float]:
     """Watch processes for so many seconds; returns what each used of the processor, in ms per second."""
-    before, begun_s = [_cpu_s(pid) for pid in pids], time.monotonic()
+    before, begun_s = [process_cpu_s(pid) for pid in pids], time.monotonic()
     time.sleep(seconds)
     elapsed_s = time.monotonic() - begun_s
-    return [(_cpu_s(pid) - used) / elapsed_s * 1e3 for pid, used in zip(pids, before, strict=True)]
+    return [(process_cpu_s(pid) - used) / elapsed_s * 1e3 for pid, used in zip(pids, before, strict=True)]
 
 
 def disk_bytes(folder: Path) -> int:
@@ -87,5 +87,6 @@ def _blocks(path: Path) -> int:
         return 0
 
 
-def _cpu_s(pid: int) -> float:
+def process_cpu_s(pid: int) -> float:
+    """The processor time that a living process has used, user and system."""
     return cpu_s(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8"))

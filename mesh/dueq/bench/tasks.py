@@ -73,6 +73,8 @@ class Produce:
         rank: of each.
         ranks: so many ranks take turns, from `rank` on.
         groups: so many groups take turns; 0: none has a group.
+        keys: what the key of each begins with, before its number; "": none has a key.
+        payload_bytes: length of each payload.
     """
 
     endpoints: Sequence[str]
@@ -88,6 +90,8 @@ class Produce:
     rank: int = 0
     ranks: int = 1
     groups: int = 0
+    keys: str = ""
+    payload_bytes: int = PAYLOAD_BYTES
 
     def run(self, line: Line) -> Produced:
         """See Task."""
@@ -130,7 +134,7 @@ class Produce:
 
     def _schedule(self, producer: Producer, number: int, count: int) -> list[str]:
         """Schedule one request; returns the ids of some of its messages."""
-        filler = b"." * (PAYLOAD_BYTES - _NUMBER_BYTES)
+        filler = b"." * (self.payload_bytes - _NUMBER_BYTES)
         first = number * self.batch
         payloads = [i.to_bytes(_NUMBER_BYTES, "big") + filler for i in range(first, first + count)]
         at_ms = self.at_ms or now_ms() + self.ahead_ms
@@ -141,7 +145,9 @@ class Produce:
             dues = [at_ms] * count
         ranks, groups = self._ranks(first, count), self._groups(first, count)
         try:
-            ids = producer.schedule_many(payloads, dues, ranks=ranks, groups=groups)
+            ids = producer.schedule_many(
+                payloads, dues, ranks=ranks, groups=groups, keys=self._keys(first, count)
+            )
         except OutcomeUnknown as unknown:
             ids = unknown.retry()
         return list(ids[::_SOME])
@@ -153,6 +159,9 @@ class Produce:
 
     def _groups(self, first: int, count: int) -> list[str] | None:
         return [f"g{number % self.groups}" for number in range(first, first + count)] if self.groups else None
+
+    def _keys(self, first: int, count: int) -> list[str] | None:
+        return [f"{self.keys}{number}" for number in range(first, first + count)] if self.keys else None
 
 
 @dataclass(frozen=True)

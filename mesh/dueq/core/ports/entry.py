@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dueq.core.ports.row_bytes import cut_rows
 from dueq_codecs.meta import Meta
 
 
@@ -145,11 +146,14 @@ def joined(batches: list[Entries]) -> Entries:
 
 def packed(entries: Entries) -> list[bytes]:
     """Return rows as the disk has them: words of the extension that are zero are left out at the end."""
-    data, width, count = entries.tobytes(), entries.itemsize, len(entries)
     if not is_wide(entries):
-        return [data[at : at + width] for at in range(0, len(data), width)]
+        return cut_rows(entries)
+    width, count = entries.itemsize, len(entries)
     held = words_of(entries)[:, WORDS:] != 0
     more = np.where(held.any(axis=1), width // 8 - WORDS - held[:, ::-1].argmax(axis=1), 0)
+    if count and (more == more[0]).all():
+        return cut_rows(words_of(entries)[:, : WORDS + int(more[0])])
+    data = entries.tobytes()
     ends = np.arange(count) * width + ENTRY.itemsize + 8 * more
     return [data[at * width : end] for at, end in enumerate(ends.tolist())]
 

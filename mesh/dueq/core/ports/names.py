@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dueq.core.ports.row_bytes import cut_rows
 from dueq.errors import UnknownVersion
 
 HASH_BYTES: Final = 16
@@ -76,8 +77,7 @@ def pack_owners(first: npt.NDArray[np.uint64], key: npt.NDArray[np.uint64]) -> l
     """Return the rows of keys that live messages bear."""
     rows = np.empty(len(first), _OWNERS)
     rows["kind"], rows["first"], rows["key"] = _BORNE_KIND, first, key
-    data, width = rows.tobytes(), _OWNERS.itemsize
-    return [data[at : at + width] for at in range(0, len(data), width)]
+    return cut_rows(rows)
 
 
 def unpack_name(row: bytes) -> Name:
@@ -98,8 +98,15 @@ def unpack_name(row: bytes) -> Name:
 
 def hashes_of(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> list[bytes]:
     """Return hashes, of which these are the two halves."""
-    data = np.column_stack((high, low)).astype(">u8").tobytes()
-    return [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
+    halves = np.empty((len(high), 2), ">u8")
+    halves[:, 0], halves[:, 1] = high, low
+    return cut_rows(halves)
+
+
+def halves_of(hashes: list[bytes]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Return what `hashes_of` was made of."""
+    halves = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, 2).astype(np.uint64)
+    return halves[:, 0], halves[:, 1]
 
 
 def expiry_key(until: int, digest: bytes) -> bytes:

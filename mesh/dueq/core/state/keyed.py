@@ -82,9 +82,16 @@ def decide(record: Record, chosen: Slots | None, job: int, live: Deciding) -> De
         job: number of the record's job; 0: none.
         live: the messages.
     """
-    hashes = hashes_of(record.key_high, record.key_low) or [NO_HASH] * record.rows
     names = live.names
     firsts = first_instants(record.due, record.stamp, record.job_until)
+    fresh = names.fresh.get(record.sequence)
+    if chosen is None and fresh is not None and not fresh.touched and names.are_unknown(fresh.others):
+        names.bear(fresh, record.sequence, firsts)
+        if others := fresh.other_rows:
+            at = np.array(others, np.uint64)
+            names.take_all(fresh.others, pack_owners(firsts[at], at + np.uint64(record.sequence << 16)))
+        return Decided(None, [], None)
+    hashes = hashes_of(record.key_high, record.key_low) or [NO_HASH] * record.rows
     if chosen is None and not len(record.once_high) and names.are_free(hashes):
         owners = pack_owners(
             firsts, np.arange(len(hashes), dtype=np.uint64) + np.uint64(record.sequence << 16)

@@ -76,7 +76,11 @@ class NameHolds:
             return None
         self.unpin(record)
         hashes = hashes_of(record.key_high, record.key_low)
-        hold, wanted = self.hold(hashes + hashes_of(record.once_high, record.once_low))
+        if len(record.once_high):
+            hashes += hashes_of(record.once_high, record.once_low)
+        elif fresh := self._names.hold_fresh(record.sequence, hashes, record.key_high, record.key_low):
+            hashes = fresh.others
+        hold, wanted = self.hold(hashes)
         self._held[record.sequence] = hold
         return wanted
 
@@ -91,12 +95,14 @@ class NameHolds:
         if hold is None or hold.prepared or hold.unresolved:
             return None, None
         hold.prepared = True
-        names = self._names
-        if names.are_unknown(hold.hashes):
+        names, hashes = self._names, hold.hashes
+        if (fresh := names.fresh.get(record.sequence)) is not None and fresh.touched:
+            hashes = hashes + fresh.hashes
+        if names.are_unknown(hashes):
             return None, None
         owners = [
             name
-            for digest in dict.fromkeys(hold.hashes)
+            for digest in dict.fromkeys(hashes)
             if (name := names.get(digest)) is not None and not isinstance(name, Lasting)
         ]
         if not owners:
@@ -128,7 +134,7 @@ class NameHolds:
         return hold.ready if hold is not None else record.kind != RecordKind.REDRIVE
 
     def take(self, record: Record) -> NameHold | None:
-        """Take the hold off a record that is being applied, to be let go by `release`; None: it needs no key."""
+        """Take the hold off a record that is being applied, to be let go by `applied`; None: it needs no key."""
         if record.sequence not in self._held:
             self.cold(record)
         self.prepare(record)
@@ -145,13 +151,21 @@ class NameHolds:
         """Let go of a record that was cut off the log before it was applied."""
         hold = self._held.pop(record.sequence, None)
         if hold is not None:
-            self.release(hold)
+            self.applied(record, hold)
+
+    def applied(self, record: Record, hold: NameHold) -> None:
+        """Let go of what `take` returned: the record is applied."""
+        if record.sequence in self._names.fresh:
+            self._names.let_fresh_go(record.sequence)
+        self.release(hold)
 
     # ------------------------------------------------------------ keys
 
     def hold(self, hashes: list[bytes]) -> tuple[NameHold, NamesWanted | None]:
         """Pin keys; return what is to be read of them. The hold must be released."""
         names, hold = self._names, NameHold(hashes)
+        if not hashes:
+            return hold, None
         names.pin(hashes)
         unknown = names.unknown(hashes)
         wanted = names.perhaps_stored(unknown)
@@ -178,7 +192,8 @@ class NameHolds:
     def release(self, hold: NameHold) -> None:
         """Let go of what is held."""
         hold.over = True
-        self._names.unpin(hold.hashes)
+        if hold.hashes:
+            self._names.unpin(hold.hashes)
         for owners in hold.owners:
             self._residency.release(owners)
         self.forget()

@@ -7,6 +7,8 @@ are not. A changed row stays until the checkpoint that writes it is durable and 
 If the disk had none when the replica was opened, a filter says of most new keys that it still does not have them, so it
 is not asked (`key_filter`).
 
+Keys of one INSERT that nobody bore before are kept as one (`fresh_names`).
+
 A live message's end needs no read: it bore its key, so its row is known without looking.
 
 Idempotency keys lie among them, by hashes that no unique key has. Their rows hold for `ONCE_MS`, whatever becomes of
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from itertools import filterfalse, repeat
+from itertools import filterfalse
 from typing import Final
 
 from dueq.core.ports.entry import Entries, keys_of
@@ -32,11 +34,14 @@ from dueq.core.ports.names import (
     Owner,
     Remembered,
     expiry_key,
+    halves_of,
     hashes_of,
     pack_name,
     unpack_name,
 )
+from dueq.core.state.fresh_names import FreshNames
 from dueq.core.state.key_filter import KeyFilter
+from dueq_codecs.records import U64
 
 _NEVER: Final = 1 << 64
 
@@ -48,13 +53,16 @@ class Names:
         count: rows on the disk, as the last checkpoint says.
 
     Attributes:
-        known: hash -> its row, packed; None: nobody bears it. A hash that is not here may be on the disk.
+        known: hash -> its row, packed; None: nobody bears it; or the batch that knows. A hash that is not here may be
+            on the disk.
+        fresh: sequence -> the keys of an INSERT of the log that nobody bore when it was appended.
         count: rows on the disk, once everything that changed is there; those to be swept included. Replicas differ.
         age_ms: of the partition.
     """
 
     def __init__(self, count: int) -> None:
-        self.known: dict[bytes, bytes | None] = {NO_HASH: None}
+        self.known: dict[bytes, bytes | FreshNames | None] = {NO_HASH: None}
+        self.fresh: dict[int, FreshNames] = {}
         self.count = count
         # Those that have got to the disk since it had none; None: it has others, too.
         self._stored: KeyFilter | None = None if count else KeyFilter()
@@ -68,13 +76,17 @@ class Names:
         self._saving: dict[bytes, bool] = {}
         self._saving_expiry: dict[bytes, bytes | None] = {}
         self._loose: list[Iterable[bytes]] = []
+        self._born: list[FreshNames] = []  # since the last checkpoint
+        self._born_count = 0
+        self._saving_born: list[FreshNames] = []
+        self._loose_born: list[FreshNames] = []
         self._oldest_until = 0 if count else _NEVER  # no remembered key is forgotten before that
         self._swept = False  # since the last checkpoint became durable
 
     @property
     def changed_count(self) -> int:
         """Rows that the next checkpoint writes."""
-        return len(self._changed)
+        return len(self._changed) + self._born_count
 
     # ------------------------------------------------------------ rows in memory
 
@@ -87,7 +99,9 @@ class Names:
 
     def perhaps_stored(self, hashes: list[bytes]) -> list[bytes]:
         """Return those of these that the disk may have; they are not in memory."""
-        return hashes if self._stored is None else self._stored.perhaps(hashes)
+        if self._stored is None or not hashes:
+            return hashes
+        return [hashes[at] for at in self._stored.perhaps(*halves_of(hashes))]
 
     def learn(self, hashes: list[bytes], found: dict[bytes, Name]) -> None:
         """Take what the disk has of these, which are pinned; what is in memory stays as it is."""
@@ -120,20 +134,60 @@ class Names:
         self._pins.difference_update(free)
         self._loose.append(hashes)
 
+    def hold_fresh(self, sequence: int, hashes: list[bytes], high: U64, low: U64) -> FreshNames | None:
+        """Keep the keys of an INSERT as one, those that the disk may have left out.
+
+        None: it is not known that nobody bears the others, or one key comes twice.
+        """
+        known = self.known
+        if self._stored is None or not known.keys().isdisjoint(hashes) or len(set(hashes)) < len(hashes):
+            return None
+        fresh = self.fresh[sequence] = FreshNames(hashes, high, low, self._stored.perhaps(high, low))
+        known.update(dict.fromkeys(fresh.hashes, fresh))
+        return fresh
+
+    def let_fresh_go(self, sequence: int) -> None:
+        """The INSERT was applied, or cut off the log."""
+        fresh = self.fresh.pop(sequence)
+        if fresh.borne:
+            return
+        if fresh.touched:
+            self.unpin(fresh.hashes)
+        else:
+            self._loose_born.append(fresh)
+
     def forget(self) -> None:
         """Forget what the disk has just so. Not while a read is under way that may have seen an older disk."""
+        known, pins = self.known, self._pins
+        batches, self._loose_born = self._loose_born, []
+        for fresh in batches:
+            if not fresh.touched and (len(pins) == 1 or pins.isdisjoint(fresh.hashes)):
+                deque(map(known.__delitem__, fresh.hashes), maxlen=0)
+                continue
+            for digest in fresh.hashes:
+                if known.get(digest) is fresh:
+                    if digest in pins:
+                        known[digest] = fresh.row_of(digest)
+                    else:
+                        del known[digest]
         loose, self._loose = self._loose, []
         for hashes in loose:
             free = list(filterfalse(self._changed.__contains__, hashes))
             free = list(filterfalse(self._saving.__contains__, free))
-            free = list(filterfalse(self._pins.__contains__, free))
-            deque(map(self.known.pop, free, repeat(None)), maxlen=0)
+            free = list(filterfalse(pins.__contains__, free))
+            for digest in free:
+                if type(known.get(digest)) is not FreshNames:
+                    known.pop(digest, None)
 
     # ------------------------------------------------------------ apply
 
+    def _row(self, digest: bytes) -> bytes | None:
+        row = self.known[digest]
+        return row.row_of(digest) if isinstance(row, FreshNames) else row
+
     def get(self, digest: bytes) -> Name | None:
         """Return what a key names; None: it is free. It must be in memory."""
-        row = self.known[digest]
+        row = self._row(digest)
         if row is None:
             return None
         name = unpack_name(row)
@@ -158,23 +212,44 @@ class Names:
         self._expiry[expiry_key(answered.until, digest)] = b""
 
     def _set(self, digest: bytes, name: Name) -> None:
-        row = self.known[digest]
+        row = self._row(digest)
         old = unpack_name(row) if row is not None else None
         if old is None:
             self.count += 1
         elif isinstance(old, Lasting):
             self._expiry[expiry_key(old.until, digest)] = None
+        self._touch(digest, old is None)
         self.known[digest] = pack_name(name)
-        self._changed.setdefault(digest, old is None)
+
+    def _touch(self, digest: bytes, new: bool) -> None:
+        """Note that a key gets a value of its own; `new`: the disk has no row of it, if no batch knows better."""
+        fresh = self.known.get(digest)
+        if isinstance(fresh, FreshNames):
+            if fresh.borne:
+                fresh.touched, new = True, not fresh.saving
+            else:
+                self._divide(fresh)
+        self._changed.setdefault(digest, new)
+
+    def _divide(self, fresh: FreshNames) -> None:
+        """Hold keys of an INSERT one by one from now on, until it is applied."""
+        fresh.touched = True
+        self.pin(fresh.hashes)
+        self.known.update(dict.fromkeys(fresh.hashes))
 
     def take_all(self, hashes: list[bytes], rows: list[bytes]) -> None:
         """Let live messages bear keys of which no row is known (`are_free`); these are the rows (`pack_owners`)."""
         self.count += len(hashes)
-        self.known.update(zip(hashes, rows, strict=True))
-        if self._changed.keys().isdisjoint(hashes):
-            self._changed.update(dict.fromkeys(hashes, True))
-        else:
-            deque(map(self._changed.setdefault, hashes, repeat(True)), maxlen=0)
+        for digest, row in zip(hashes, rows, strict=True):
+            self._touch(digest, True)
+            self.known[digest] = row
+
+    def bear(self, fresh: FreshNames, sequence: int, firsts: U64) -> None:
+        """Let the messages of an INSERT bear its fresh keys, none of which was touched."""
+        fresh.bear(sequence, firsts)
+        self.count += len(fresh.hashes)
+        self._born.append(fresh)
+        self._born_count += len(fresh.hashes)
 
     def end(self, rows: Entries, remember_ms: int) -> None:
         """Let go of the keys of live messages that end; remembered for so long, by the partition's age."""
@@ -190,19 +265,17 @@ class Names:
             rows["crc"].tolist(),
         )  # fmt: skip
         for digest, first, key, due, size, crc in zip(hashes, *columns, strict=True):
+            self._touch(digest, False)
             self.known[digest] = pack_name(Remembered(first, key, due, size, crc, until))
             self._expiry[expiry_key(until, digest)] = b""
-            self._changed.setdefault(digest, False)
 
     def _free(self, digest: bytes) -> None:
         self.count -= 1
-        if self._changed.get(digest):  # came and goes between two checkpoints
-            del self._changed[digest]
-            self.known[digest] = None
-            self._loose.append((digest,))
-            return
+        self._touch(digest, False)
         self.known[digest] = None
-        self._changed[digest] = False
+        if self._changed[digest]:  # came and goes between two checkpoints
+            del self._changed[digest]
+            self._loose.append((digest,))
 
     # ------------------------------------------------------------ sweeping
 
@@ -226,7 +299,7 @@ class Names:
         """
         for until, digest in expired:
             if digest in self.known:
-                row = self.known[digest]
+                row = self._row(digest)
                 name = unpack_name(row) if row is not None else None
                 if not isinstance(name, Lasting) or name.until != until:
                     continue
@@ -241,20 +314,29 @@ class Names:
 
     def changed_rows(self) -> tuple[list[tuple[bytes, bytes | None]], list[tuple[bytes, bytes | None]]]:
         """Return the rows of keys, and of the index of remembered ones, that changed since the last call."""
-        rows = list(zip(self._changed, map(self.known.__getitem__, self._changed), strict=True))
+        known = self.known
+        rows = list(zip(self._changed, map(self._row, self._changed), strict=True))
         expiry = list(self._expiry.items())
-        if self._stored is not None:
-            self._stored.add([digest for digest, row in rows if row is not None])
-            if self._stored.is_full:
-                self._stored = None
+        if self._stored is not None and (stored := [digest for digest, row in rows if row is not None]):
+            self._stored.add(*halves_of(stored))
+        for fresh in self._born:
+            fresh.saving = True
+            packed = zip(fresh.hashes, fresh.packed(), strict=True)
+            rows.extend([row for row in packed if known.get(row[0]) is fresh] if fresh.touched else packed)
+            if self._stored is not None:
+                self._stored.add(fresh.high, fresh.low)
+        if self._stored is not None and self._stored.is_full:
+            self._stored = None
         self._saving, self._changed = self._changed, {}
         self._saving_expiry, self._expiry = self._expiry, {}
+        self._saving_born, self._born, self._born_count = self._born, [], 0
         return rows, expiry
 
     def saved(self) -> None:
         """The checkpoint with these rows is durable."""
         self._loose.append(self._saving)
-        self._saving, self._saving_expiry = {}, {}
+        self._loose_born += self._saving_born
+        self._saving, self._saving_expiry, self._saving_born = {}, {}, []
         self._swept = False
 
     def export(self) -> list[tuple[str, str | None]]:

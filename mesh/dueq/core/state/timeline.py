@@ -446,7 +446,7 @@ class Timeline:
         if hold is not None:
             self._residency.loosen(hold.slots)
         if keys is not None:
-            self.name_holds.release(keys)
+            self.name_holds.applied(record, keys)
         return applied
 
     def _check_level(self, level: int, what: str) -> None:

@@ -35,6 +35,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from dueq.core.ports.row_bytes import cut_rows
+
 META: Final = Struct(">QQ")
 """Value of the row M: epoch, commit."""
 CHECKPOINT: Final = Struct(">QQQ")
@@ -153,7 +155,7 @@ def index_keys(
         rows[:, 4 : 4 + width] = of
     rows[:, 4 + width : 10 + width] = wait_at.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 2:]
     rows[:, 10 + width :] = key.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 1:]
-    return _sliced(rows)
+    return cut_rows(rows)
 
 
 def dead_keys(uid: int, died_at: npt.NDArray[np.uint64], key: npt.NDArray[np.uint64]) -> list[bytes]:
@@ -171,7 +173,7 @@ def dead_places(died_at: npt.NDArray[np.uint64]) -> list[bytes]:
 def places(wait_at: npt.NDArray[np.uint64], of: npt.NDArray[np.uint8] | None) -> list[bytes]:
     """Return class and wait_at of many entries: what lies between tag and key in the index."""
     at = wait_at.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 2:]
-    return _sliced(at if of is None else np.hstack((of, at)))
+    return cut_rows(at if of is None else np.hstack((of, at)))
 
 
 def message_keys(uid: int, tag: bytes, key: npt.NDArray[np.uint64]) -> list[bytes]:
@@ -179,9 +181,4 @@ def message_keys(uid: int, tag: bytes, key: npt.NDArray[np.uint64]) -> list[byte
     rows = np.empty((len(key), 11), np.uint8)
     rows[:, :4] = np.frombuffer(head(uid, tag), np.uint8)
     rows[:, 4:] = key.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 1:]
-    return _sliced(rows)
-
-
-def _sliced(rows: npt.NDArray[np.uint8]) -> list[bytes]:
-    data, width = rows.tobytes(), rows.shape[1]
-    return [data[at : at + width] for at in range(0, len(data), width)]
+    return cut_rows(rows)

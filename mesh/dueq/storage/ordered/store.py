@@ -11,6 +11,7 @@ Payloads of messages that have ended go as `garbage` says.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -58,6 +59,7 @@ from dueq_codecs.frames import encode_record
 from dueq_codecs.records import LogEntry
 from dueq_codecs.rules import inline_bytes
 
+_BY_NAME = itemgetter(0)
 _WIPE_ROWS = 2_000
 _SUSPECT = "suspect"
 """A file of this name says that something could not be read."""
@@ -382,7 +384,8 @@ class OrderedStore:
         self._garbage.ended(uid, write.finished, self._logs[uid].start, batch)
         for tag, named in ((b"k", write.names), (b"e", write.remembered)):
             head = layout.head(uid, tag)
-            batch.extend((head + name, value) for name, value in named)
+            # In order: LevelDB finds the places of neighbours in half the time.
+            batch.extend([(head + name, value) for name, value in sorted(named, key=_BY_NAME)])
         for tag, rows in write.tables.items():
             prefix = layout.table_head(uid, tag)
             batch.extend((prefix + key, value) for key, value in rows)
