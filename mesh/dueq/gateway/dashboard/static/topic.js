@@ -1,6 +1,6 @@
 // One topic: what is wrong with it, what is due, who takes it, its settings and what else it has.
 
-import { act, ask, call, follow, path } from "./acts.js";
+import { act, ask, call, follow, path, segment } from "./acts.js";
 import { chart } from "./chart.js";
 import { field, h, put, say, section, table } from "./dom.js";
 import { moment } from "./moments.js";
@@ -29,7 +29,7 @@ export function show(frame) {
   const pause = h("button", { type: "button", class: "writes" }, "Pause");
   const facts = h("dl", { class: "facts" });
   const lists = h("div", { class: "page" });
-  let ahead = frame.parameters.get("ahead") in SPANS ? frame.parameters.get("ahead") : "300";
+  let ahead = Object.hasOwn(SPANS, frame.parameters.get("ahead")) ? frame.parameters.get("ahead") : "300";
   let info = null;
   let shown = "";
 
@@ -250,7 +250,7 @@ function button(text, name, work, danger = false) {
 
 const at = (text) => (text ? { node: timeElement(Date.parse(text)), key: text } : null);
 
-const endpoint = (name, verb = "") => `/v1/endpoints/${encodeURIComponent(name)}${verb}`;
+const endpoint = (name, verb = "") => `/v1/endpoints/${segment(name)}${verb}`;
 
 const LISTS = [
   {
@@ -305,7 +305,7 @@ const LISTS = [
       { title: "Weight", number: true, cell: (row) => number(row.weight) },
       { title: "At once", number: true, cell: (row) => (row.max_unacked ? number(row.max_unacked) : "no limit") },
       { title: "Acts", cell: (row) => (row.name ? buttons(button(row.paused ? "Resume" : "Pause", row.name,
-        () => act(() => call("PUT", path(topic, "groups") + `/${encodeURIComponent(row.name)}`, { paused: !row.paused }, `${row.paused ? "resume" : "pause"} group ${row.name}`), "Done.").then(() => again()))) : null) },
+        () => act(() => call("PUT", path(topic, "groups", row.name), { paused: !row.paused }, `${row.paused ? "resume" : "pause"} group ${row.name}`), "Done.").then(() => again()))) : null) },
     ],
   },
   {
