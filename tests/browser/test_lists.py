@@ -11,7 +11,7 @@ pytest.importorskip("selenium")
 from selenium.webdriver.support.ui import Select
 
 from dueq import Client
-from tests.browser.made_up import A_HUNDRED_AND_TWENTY_TOPICS, FIRST_LIST_IS_LATE, NO_STREAM
+from tests.browser.made_up import A_HUNDRED_AND_TWENTY_TOPICS, FIRST_LIST_IS_LATE, NO_STREAM, WORK_TAKES_LONG
 from tests.browser.tab import Tab
 
 pytestmark = pytest.mark.integration
@@ -102,3 +102,28 @@ def test_an_answer_that_comes_late_is_not_shown_in_place_of_a_later_one(tab: Tab
     assert tab.texts("tbody tr") == []
     tab.says("No message is dead.")
     client.delete_topic("slow")
+
+
+def test_work_on_many_shows_how_far_it_is_and_is_stopped(tab: Tab, client: Client) -> None:
+    client.create_topic("papers", replicas=3)
+    at_ms = int(time.time() * 1000) + HOUR_MS
+    client.producer("papers").schedule_many([b"x"] * 5, [at_ms] * 5)
+    with tab.running(WORK_TAKES_LONG):
+        tab.go("/messages?topic=papers")
+        tab.press("Change all that match…")
+        tab.press("Shift…")
+        tab.write("By", "1h")
+        tab.press("Shift")
+        tab.says("2 messages shifted.", "dialog")
+        tab.says("At work", "dialog h2")
+        tab.press("Stop")
+        tab.says("Done", "dialog h2")
+        assert "Stop" not in tab.texts("dialog button")
+        tab.press("Close")
+    tab.until(lambda: not tab.all("dialog"))
+
+
+def test_how_far_copies_lag_is_shown(tab: Tab, client: Client) -> None:
+    client.create_topic("copies", replicas=3)
+    tab.go("/topic?topic=copies")
+    tab.until(lambda: tab.texts("td[data-title=Lag]") == ["0"])

@@ -79,6 +79,7 @@ MEASUREMENTS = (
     Measurement("webhooks", webhooks.measure, quick=False, full=False),
     Measurement("tabs", tabs.measure, quick=False, full=False),
     Measurement("page-topics", looking.topics, quick=False, full=False),
+    Measurement("page-second", looking.second, quick=False, full=False),
     Measurement("page-kill", looking.killed, quick=False, full=False),
     Measurement("waiting", waiting.measure, quick=False, full=False),
     Measurement("topics", many_topics.measure, quick=False, full=False),

@@ -335,6 +335,7 @@ const PARTITIONS = [
   { title: "Leader", cell: (row) => (row.serving ? row.leader : { text: "none", pill: "bad" }) },
   { title: "In sync", cell: (row) => (row.isr.length < row.replicas.length
     ? { text: `${row.isr.join(", ") || "none"} of ${row.replicas.join(", ")}`, pill: "warn" } : row.isr.join(", ")) },
+  { title: "Lag", number: true, cell: (row) => ({ text: number(row.lag), title: "records that the furthest copy lacks" }) },
   { title: "Scheduled", number: true, cell: (row) => number(row.scheduled) },
   { title: "Due", number: true, cell: (row) => number(row.ready) },
   { title: "With consumers", number: true, cell: (row) => number(row.leased) },
