@@ -19,6 +19,8 @@ Network = IPv4Network | IPv6Network
 
 _GLOBAL_6: Final = IPv6Network("2000::/3")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+_ISATAP: Final = (0x0000_5EFE, 0x0200_5EFE)
+"""The upper half of an interface whose lower half is an IPv4 address, under any prefix (RFC 5214)."""
 _SPECIAL: Final = (ip_network("192.0.0.0/24"), ip_network("2001::/23"), ip_network("3fff::/20"))
 """Of protocols and documents (RFC 6890, RFC 9637): how much of them is global, builds of Python do not agree about."""
 _AZURE: Final = IPv4Address("168.63.129.16")
@@ -86,11 +88,12 @@ def _unwrapped(address: Address) -> Address:
         return address
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
-    if address.sixtofour is not None:
+    if address.sixtofour is not None and not _is_public(address.sixtofour):
         return address.sixtofour
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address
+    low = IPv4Address(int(address) & 0xFFFF_FFFF)
+    if address in _NAT64 or int(address) >> 32 & 0xFFFF_FFFF in _ISATAP:
+        return low
+    return address if address.sixtofour is None else address.sixtofour
 
 
 def _is_public(address: Address) -> bool:
