@@ -360,7 +360,7 @@ WEBHOOK_CREDIT_BYTES: Final = 16 << 20
 WEBHOOK_CONNECTIONS_MAX: Final = 4096
 """Most connections of one gateway to receivers; half of them in equal shares, so that nobody takes those of others."""
 WEBHOOK_LOOKUPS_MAX: Final = 64
-"""Names of receivers that one gateway looks up at a time."""
+"""Names of receivers that one gateway looks up at a time; half of them in equal shares."""
 WEBHOOK_DELAY_MS_MIN: Final = 1000
 WEBHOOK_DELAY_MS_MAX: Final = RELEASE_DELAY_MS_MAX
 """Shortest and longest pause that a receiver gets by `Retry-After`."""

@@ -56,9 +56,9 @@ class Request:
     body: bytes
     timeout_s: float
 
-    async def sent_by(self, sender: Sender) -> Answer:
-        """Send it and return its answer."""
-        return await sender.send(self.method, self.url, self.headers, self.body, self.timeout_s)
+    async def sent_by(self, sender: Sender, whose: str) -> Answer:
+        """Send it for an endpoint, and return its answer."""
+        return await sender.send(self.method, self.url, self.headers, self.body, self.timeout_s, whose)
 
 
 def request_of(message: Sendable, endpoint: Mapping[str, Any], now_ms: int) -> Request:

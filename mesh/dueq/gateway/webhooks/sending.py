@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import socket
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
@@ -17,6 +20,7 @@ from yarl import URL
 from dueq import limits
 from dueq.gateway.webhooks.addresses import Addresses, AddressRefused
 from dueq.gateway.webhooks.answers import REASON_BYTES_MAX, Answer
+from dueq.gateway.webhooks.room import Room
 
 _KEPT_ALIVE_S: Final = 4.0
 """How long an idle connection is kept: less than most servers do, so that it rarely ends as it is used again."""
@@ -32,27 +36,80 @@ _INTERIM_MAX: Final = 16
 """Most answers of status 1xx before the one that counts: a flood of them would keep the gateway busy."""
 
 
+_asking: Final[ContextVar[str]] = ContextVar("asking", default="")
+"""Whose request is being made."""
+
+
+class _Turn:
+    """The look-ups of one that the gateway sends for."""
+
+    def __init__(self, room: Room) -> None:
+        self._woken = asyncio.Event()
+        self.share = room.share(self._woken.set)
+        self.users = 0
+
+    async def come(self) -> None:
+        """Wait until one more may begin."""
+        while not self.share.free:
+            self._woken.clear()
+            await self._woken.wait()
+
+
 class _Lookups:
-    """Looks names up in threads of its own: a name whose servers do not answer holds up nothing else of the gateway."""
+    """Looks names up in threads of its own: a name whose servers do not answer holds up nothing else of the gateway.
+
+    Half of the threads are in equal shares for those whose names are being looked up, since the servers of all names of
+    one endpoint may be dead.
+    """
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(limits.WEBHOOK_LOOKUPS_MAX, "webhook lookup")
+        self._room = Room(limits.WEBHOOK_LOOKUPS_MAX)
+        self._turns: dict[str, _Turn] = {}
 
     async def getaddrinfo(self, *given: Any, **more: Any) -> Any:
         """As the loop's."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._pool, partial(socket.getaddrinfo, *given, **more)
-        )
+        return await self._run(partial(socket.getaddrinfo, *given, **more))
 
     async def getnameinfo(self, *given: Any) -> Any:
         """As the loop's."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._pool, partial(socket.getnameinfo, *given)
-        )
+        return await self._run(partial(socket.getnameinfo, *given))
 
     def close(self) -> None:
         """Begin no more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, look: Callable[[], Any]) -> Any:
+        loop, whose = asyncio.get_running_loop(), _asking.get()
+        turn = self._turns.get(whose)
+        if turn is None:
+            turn = self._turns[whose] = _Turn(self._room)
+        turn.users += 1
+        try:
+            await turn.come()
+        except asyncio.CancelledError:
+            self._leave(whose, turn)
+            raise
+        turn.share.begin()
+
+        def over() -> None:
+            turn.share.end()
+            self._leave(whose, turn)
+
+        def ended(_: Future[Any]) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(over)
+
+        # Who asked may give up; the thread is taken until the look-up ends.
+        future = self._pool.submit(look)
+        future.add_done_callback(ended)
+        return await asyncio.wrap_future(future)
+
+    def _leave(self, whose: str, turn: _Turn) -> None:
+        turn.users -= 1
+        if not turn.users:
+            turn.share.leave()
+            del self._turns[whose]
 
 
 class _Response(aiohttp.ClientResponse):
@@ -105,9 +162,14 @@ class Sender:
         self._lookups.close()
 
     async def send(
-        self, method: str, url: str, headers: CIMultiDict[str], body: bytes, timeout_s: float
+        self, method: str, url: str, headers: CIMultiDict[str], body: bytes, timeout_s: float, whose: str = ""
     ) -> Answer:
-        """Send one request and return its answer; failures are answers too."""
+        """Send one request and return its answer; failures are answers too.
+
+        Args:
+            whose: the endpoint or queue that it is sent for: each has its share of the look-ups of names.
+        """
+        _asking.set(whose)
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:

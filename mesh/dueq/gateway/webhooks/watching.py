@@ -105,7 +105,7 @@ class Webhooks:
         now_ms = (await self._client.connection.clock(True, None))() // 1000
         message = _Test(found.topic, f"test-{now_ms}", now_ms, now_ms)
         document = opened(found.document, self._keys)
-        return await request_of(message, document, now_ms).sent_by(self._sender)
+        return await request_of(message, document, now_ms).sent_by(self._sender, document["name"])
 
     # -------------------------------------------------------------- inside
 

@@ -197,7 +197,7 @@ class Worker:
             return
         if request.timeout_s > self._timeout_s and not await self._is_kept(message, request.timeout_s):
             return
-        answer = await request.sent_by(self._sender)
+        answer = await request.sent_by(self._sender, self.endpoint.name)
         found = verdict(answer, self.now_ms())
         self._count(found, answer.seconds)
         await self._settle(message, found)

@@ -8,6 +8,7 @@ import gzip
 import socket
 import subprocess
 import threading
+from collections.abc import Coroutine
 from pathlib import Path
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
 from typing import Any
@@ -269,6 +270,10 @@ def test_a_few_interim_answers_are_passed_over_each_time() -> None:
         assert [each.status for each in post(url, url, timeout_s=60.0)] == [200, 200]
 
 
+def send(sender: Sender, number: int, whose: str) -> Coroutine[Any, Any, Answer]:
+    return sender.send("POST", f"http://h{number}.test:1/", CIMultiDict(), b"", 60.0, whose)
+
+
 def test_names_that_nobody_answers_for_hold_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """The threads that the rest of the gateway uses stay free."""
     released, real = threading.Event(), socket.getaddrinfo
@@ -284,14 +289,48 @@ def test_names_that_nobody_answers_for_hold_up_nothing_else(monkeypatch: pytest.
         monkeypatch.setattr(socket, "getaddrinfo", stuck)
         sender = Sender(LOOPBACK)
         under_way = [
-            asyncio.create_task(sender.send("POST", f"http://h{number}.test:1/", CIMultiDict(), b"", 60.0))
-            for number in range(limits.WEBHOOK_LOOKUPS_MAX)
+            asyncio.create_task(send(sender, number, f"endpoint {number}"))
+            for number in range(limits.WEBHOOK_LOOKUPS_MAX // 2)
         ]
         for _ in under_way:
             await begun.get()
         assert await asyncio.to_thread(lambda: 7) == 7
         released.set()
         assert {(await each).status for each in under_way} == {0}
+        await sender.close()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_the_dead_names_of_one_endpoint_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the look-ups are shared out; who was told to wait comes when others have ended, even in vain."""
+    released, real = threading.Event(), socket.getaddrinfo
+    most = limits.WEBHOOK_LOOKUPS_MAX
+
+    async def run() -> None:
+        loop, begun = asyncio.get_running_loop(), asyncio.Queue[str]()
+
+        def look(host: str, *given: Any, **more: Any) -> Any:
+            if host != "alive.test":
+                loop.call_soon_threadsafe(begun.put_nowait, host)
+                released.wait(60)
+            return real("127.0.0.1", *given, **more)
+
+        monkeypatch.setattr(socket, "getaddrinfo", look)
+        sender = Sender(LOOPBACK)
+        dead = [asyncio.create_task(send(sender, number, "dead")) for number in range(2 * most)]
+        for _ in range(most // 2):
+            await begun.get()
+        with Receiver() as receiver:
+            url = f"http://alive.test:{receiver.port}/hook"
+            answer = await sender.send("POST", url, CIMultiDict(), b"", 60.0, "alive")
+        assert answer.status == 204
+        for task in dead[: most // 2]:  # nobody waits for these any more, and their threads are still at it
+            task.cancel()
+        await asyncio.sleep(0)
+        assert begun.qsize() == 0
+        released.set()
+        assert {(await each).status for each in dead[most // 2 :]} == {0}
         await sender.close()
 
     asyncio.run(asyncio.wait_for(run(), 60))

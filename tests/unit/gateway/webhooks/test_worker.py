@@ -97,7 +97,9 @@ class Stage:
         return self.mesh
 
     # the sender
-    async def send(self, method: str, _url: str, headers: Any, _body: bytes, timeout_s: float) -> Answer:
+    async def send(
+        self, method: str, _url: str, headers: Any, _body: bytes, timeout_s: float, _whose: str
+    ) -> Answer:
         name = headers["webhook-id"]
         assert method == "POST"
         assert timeout_s == self.timeouts.get(name, 15.0)

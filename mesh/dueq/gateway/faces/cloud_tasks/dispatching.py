@@ -216,7 +216,12 @@ class _Worker:
         before = await self._attempts(message)
         sent_ms = self._now_ms()
         answer = await self._sender.send(
-            task.method.name, task.url, self._headers(message, task, before), task.body, deadline_s
+            task.method.name,
+            task.url,
+            self._headers(message, task, before),
+            task.body,
+            deadline_s,
+            str(self._name),
         )
         if 200 <= answer.status < 300:
             await message.ack()
