@@ -186,3 +186,24 @@ def test_addresses_that_are_not_allowed_are_not_reached(cloud: Any) -> None:
     with queue_of(cloud, "refused", retry_config={**AT_ONCE, "max_attempts": 2}) as (queue, _):
         made = cloud.create_task(parent=queue, task={"http_request": {"url": "http://[::ffff:10.0.0.1]/"}})
         gone(cloud, made.name)
+
+
+def test_a_task_that_is_being_sent_can_be_deleted_and_is_not_sent_again(cloud: Any) -> None:
+    held = Event()
+    with queue_of(cloud, "withdrawn", lambda _: Say(500, wait=held), retry_config=AT_ONCE) as (
+        queue,
+        receiver,
+    ):
+        named = f"{queue}/tasks/only"
+        cloud.create_task(parent=queue, task={"name": named, "http_request": {"url": receiver.url}})
+        receiver.requests.get(timeout=60)
+        cloud.delete_task(name=named)
+        for verb in (cloud.get_task, cloud.delete_task):
+            with pytest.raises(exceptions.NotFound):
+                verb(name=named)
+        with pytest.raises(exceptions.Conflict, match="in the last hour"):
+            cloud.create_task(parent=queue, task={"name": named, "http_request": {"url": receiver.url}})
+        assert list(cloud.list_tasks(parent=queue)) == []
+        held.set()
+        cloud.create_task(parent=queue, task={"http_request": {"url": receiver.url, "body": b"next"}})
+        assert receiver.requests.get(timeout=60).body == b"next"

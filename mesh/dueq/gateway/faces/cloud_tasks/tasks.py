@@ -9,7 +9,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 
 from dueq.client.message_state import MessageState
-from dueq.errors import InvalidRequest, KeyTaken, MessageNotFound, TopicNotFound
+from dueq.errors import InvalidRequest, KeyTaken, MessageLeased, MessageNotFound, TopicNotFound
 from dueq.gateway.access import TheService
 from dueq.gateway.faces.cloud_tasks import names, task, wire
 from dueq.gateway.faces.cloud_tasks.names import QueueName
@@ -20,6 +20,7 @@ from dueq.gateway.faces.cloud_tasks.task import Attempts, Scheduled, Task, TaskD
 from dueq.gateway.faces.cloud_tasks.wire import Part, Shape, View
 from dueq.gateway.listing import Wanted
 from dueq.gateway.service import NewMessage, Service
+from dueq_codecs.records import Outcome
 
 router = APIRouter(
     prefix="/v2/projects/{project}/locations/{location}/queues/{queue_id}/tasks",
@@ -33,6 +34,8 @@ _SENDING: Final = "sending:"
 """How the token of a page begins that goes on with tasks that are being sent, behind the id that follows."""
 _SENDING_MAX: Final = 100
 """Most of them in one page: each is asked for by itself."""
+_TRIES: Final = 5
+"""How often a task is looked at that begins, or ends, to be sent as it is deleted."""
 
 
 class NewTask(Part):
@@ -123,14 +126,24 @@ async def shown(
 
 @router.delete("/{task_id}")
 async def deleted(project: str, location: str, queue_id: str, task_id: str, service: TheService) -> Document:
-    """A task that is being sent is not taken back."""
+    """What is being sent goes on, and is not sent again."""
     name = QueueName.checked(project, location, queue_id)
-    found = await _state(service, name, task_id)
-    try:
-        await service.client.producer(name.topic).cancel(found.id)
-    except MessageNotFound:
-        raise _no_task(name, task_id) from None
-    return {}
+    for _ in range(_TRIES):
+        found = await _state(service, name, task_id)
+        if found.state == "leased":
+            lease = found.id, found.token
+            (outcome,) = await service.client.settle(name.topic, [lease], "ack")
+            if outcome is Outcome.DONE:
+                return {}
+            continue  # another attempt, or the end of this one
+        try:
+            await service.client.producer(name.topic).cancel(found.id)
+            return {}
+        except MessageNotFound:
+            raise _no_task(name, task_id) from None
+        except MessageLeased:
+            continue
+    raise RpcError(Code.ABORTED, f"the task {name.task(task_id)} was being sent each time it was looked at")
 
 
 @router.post("/{task_id}:run")
