@@ -12,7 +12,8 @@ checkpoint is there as a whole or not at all.
 and `ReadSnapshot` go on at the state that their first read has opened.
 
 **Snapshots** travel between brokers whose stores may be of different kinds, so their bytes are the wire's: the rows of
-`dueq.storage.ordered.rows`, with the keys of `dueq.storage.ordered.layout`. A store of another layout converts.
+`dueq.storage.ordered.rows`, with the keys of `dueq.storage.ordered.layout` and waiting entries as `short_rows` there
+reads them. A store of another layout converts.
 
 **Threads.** One thread commits; another one reads and expires snapshots. `pressure` belongs to the one that commits.
 """

@@ -72,7 +72,8 @@ def commit_of(number: int) -> list[StoreWrite]:
         applied = number - 1
         fresh = range(max(applied - CHECKPOINT_EVERY, 0) + 1, applied + 1)
         put = np.concatenate([entries(n, [b"x" * n], [1_000 + n]) for n in fresh])
-        writes.append(SaveCheckpoint(UID, applied, 1_000, put=put, summary=b"%d" % applied))
+        short = number % (2 * CHECKPOINT_EVERY) == 0
+        writes.append(SaveCheckpoint(UID, applied, 1_000, put=put, short=short, summary=b"%d" % applied))
         if applied > CHECKPOINT_EVERY:
             writes.append(TrimLog(UID, applied - CHECKPOINT_EVERY + 1))
     return writes

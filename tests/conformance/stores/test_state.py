@@ -153,10 +153,12 @@ def test_a_trimmed_log_begins_later_and_knows_the_epoch_before(begun: Store) -> 
 # ---------------------------------------------------------------- the state
 
 
-def test_waiting_messages_are_found_by_id_and_in_order(begun: Store) -> None:
+@pytest.mark.parametrize("short", [False, True])
+def test_waiting_messages_are_found_by_id_and_in_order(begun: Store, short: bool) -> None:
     payloads = [b"a", b"bb", b"", b"dddd"]
     rows = entries(1, payloads, [40, 20, 30, 10])
-    begun.commit([AppendLog(UID, [insert(1, payloads)]), SaveCheckpoint(UID, 1, 10, put=rows, summary=b"s")])
+    save = SaveCheckpoint(UID, 1, 10, put=rows, short=short, summary=b"s")
+    begun.commit([AppendLog(UID, [insert(1, payloads)]), save])
     assert scan(begun).entries["wait_at"].tolist() == [10, 20, 30, 40]
     half = scan(begun, limit=2)
     assert (half.entries["wait_at"].tolist(), half.exhausted) == ([10, 20], False)
@@ -174,12 +176,14 @@ def test_waiting_messages_are_found_by_id_and_in_order(begun: Store) -> None:
     assert len(nothing.entries) == 0
 
 
-def test_one_scan_reads_several_classes_in_their_order(begun: Store) -> None:
+@pytest.mark.parametrize("short", [False, True])
+def test_one_scan_reads_several_classes_in_their_order(begun: Store, short: bool) -> None:
     payloads = [b"x"] * 8
     rows = entries(1, payloads, [10, 20, 30, 40, 10, 20, 10, 10])
     of = np.array([[0, 0]] * 4 + [[0, 7]] * 2 + [[1, 0], [255, 255]], np.uint8)
     log = [insert(1, payloads)]
-    begun.commit([AppendLog(UID, log), SaveCheckpoint(UID, 1, 10, put=rows, put_of=of, summary=b"s")])
+    save = SaveCheckpoint(UID, 1, 10, put=rows, put_of=of, short=short, summary=b"s")
+    begun.commit([AppendLog(UID, log), save])
     found = scan(begun, of=b"\0\0", each=2, onward=True)
     assert found.entries["row"].tolist() == [0, 1, 4, 5, 6, 7]
     assert (found.looked_to, found.exhausted, found.following) == ((20, 1 << 16 | 1), False, None)

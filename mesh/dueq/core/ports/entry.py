@@ -1,7 +1,7 @@
 """The index entry of one live message: one row of a structured array, in memory and on disk alike.
 
-No payload: `place` says where the payload is. The same bytes are the value under the entry's key in `timeline/`, so a
-checkpoint copies rows and never converts them.
+No payload: `place` says where the payload is. The same bytes are the value under the entry's key in `timeline/`; only
+waiting entries have a shorter form there, which the store makes (`storage/ordered/short_rows.py`).
 
 An entry has 88 bytes. What only some messages need follows in the *extension*: with a rank, a group, a version or a
 recurrence the row is *wide*, with anything else it is *full*. On the disk a row ends with its last word of 8 bytes that

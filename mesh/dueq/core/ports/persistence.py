@@ -82,6 +82,8 @@ class SaveCheckpoint:
     """Entries as they are now; state says waiting, leased or dead."""
     put_of: npt.NDArray[np.uint8] | None = None
     """The class of each, as keys of the index begin (a row of bytes each); None: the index has no classes."""
+    short: bool = False
+    """Waiting entries may have a short form on the disk: all builds that may come to read it know one."""
     unwait: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 3), np.uint64))
     """(wait_at, key, first) of rows that are on disk as waiting and must go (moved, leased or finished)."""
     unwait_of: npt.NDArray[np.uint8] | None = None

@@ -51,7 +51,7 @@ from dueq.core.state.table import FEW, OnDisk, Table
 from dueq.core.state.window import HotWindow, Position, in_order
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import HOT_ROWS_MAX
-from dueq_codecs.records import FEATURE_LEVEL, U16, U64, Record, RecordKind
+from dueq_codecs.records import FEATURE_LEVEL, LEVEL_OF_KINDS, U16, U64, Record, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
 
 FINISHED_PER_DIRTY = 4
@@ -534,7 +534,7 @@ class Timeline:
         if self._saving is not None or self.applied == self._checkpointed:
             return None
         self._table.check()
-        save = SaveCheckpoint(self.uid, self.applied, 0)
+        save = SaveCheckpoint(self.uid, self.applied, 0, short=self.level >= LEVEL_OF_KINDS)
         self._residency.clean_up()
         marks = self.jobs.wait_from(self._window.left_out, self.low_water)
         marks.append(low_water_of(self._table, self._window, self.stamp))

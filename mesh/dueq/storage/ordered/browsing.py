@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from dueq.core.ports.entry import FLAG_UPLOAD, Entries, keys_of, meta_of, unpacked
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, keys_of, meta_of
 from dueq.core.ports.persistence import ChunkRead, ClosePages, PageRead, ReadChunk, ReadPage, StoreRead
 from dueq.limits import CHUNK_BYTES
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, Snapshot
-from dueq.storage.ordered.index_scan import index_after, next_class, place_of
+from dueq.storage.ordered.index_scan import index_after, next_class
 from dueq.storage.ordered.reading import inline_payloads, payload_row
+from dueq.storage.ordered.short_rows import entries_of, row_of
 from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta, prefix_bytes
 from dueq_codecs.records import U32
 
@@ -88,7 +89,7 @@ class Browsing:
 def _page(found: _Pages, request: ReadPage) -> PageRead:
     looked_at = request.limit * _LOOK_AT if request.hidden else request.limit
     rows, of, last = _rows(found, request, looked_at)
-    entries = unpacked(rows)
+    entries = entries_of(rows)
     after = _place(entries) or request.after
     shown = entries
     if request.hidden and len(entries):
@@ -109,10 +110,10 @@ def _page(found: _Pages, request: ReadPage) -> PageRead:
 
 
 def _rows(found: _Pages, request: ReadPage, count: int) -> tuple[list[bytes], bytes, bool]:
-    """Return up to `count` rows of the index, the class to go on with (see `PageRead.of`), and whether that is all."""
+    """Return up to `count` rows, the class to go on with (see `PageRead.of`), and whether that is all."""
     if request.dead:
         scan = found.timeline.scan(*_range_of_dead(found, request), limit=count + 1)
-        dead = [value for _, value in scan]
+        dead = [row_of(key, value) for key, value in scan]
         return dead[:count], b"", len(dead) <= count
     after = (0, 0) if request.of else request.after
     of: bytes | None = request.of or _class_of(found, request)
@@ -120,7 +121,8 @@ def _rows(found: _Pages, request: ReadPage, count: int) -> tuple[list[bytes], by
     for _ in range(_CLASSES):
         assert of is not None
         wanted = count + 1 - len(rows)
-        rows += [value for _, value in found.timeline.scan(*_range(found, request, of, after), limit=wanted)]
+        scan = found.timeline.scan(*_range(found, request, of, after), limit=wanted)
+        rows += [row_of(key, value) for key, value in scan]
         if len(rows) > count:
             return rows[:count], b"", False
         of, after = next_class(found.timeline, found.uid, of), (0, 0)
@@ -168,7 +170,10 @@ def _reasons(found: _Pages, entries: Entries) -> list[str]:
 
 def _place(entries: Entries) -> tuple[int, int] | None:
     """(wait_at, key) of the last entry; (died_at, key) of one that is dead."""
-    return place_of(entries[-1:]) if len(entries) else None
+    if not len(entries):
+        return None
+    last = entries[-1]
+    return int(last["died_at" if last["state"] == State.DEAD else "wait_at"]), int(keys_of(entries[-1:])[0])
 
 
 def _weights(entries: Entries, payloads: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from dueq.core.ports.entry import ENTRY, Entries, State, keys_of, unpacked
 from dueq.core.ports.persistence import ClassLooked, IndexScanned, ScanIndex
 from dueq.limits import HOT_SCAN_ROWS, SCAN_CLASSES_MAX
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Reader
+from dueq.storage.ordered.short_rows import entries_of, job_of_row, place_of_row, row_of
 
-assert ENTRY.fields is not None
-_JOB_AT: Final = ENTRY.fields["job"][1]
-_JOB_BYTES: Final = 4
-"""Of an entry's row: the number of its job, little-endian."""
 _CLASS_AT: Final = 4
 """Of an index key: where the class begins."""
 
@@ -28,7 +24,7 @@ class _IndexScan:
     Many rows are looked at for few that are wanted, so that hidden jobs are passed by in a few reads.
 
     Attributes:
-        rows: what is wanted.
+        rows: what is wanted, as `short_rows` says.
         left_out: numbers of hidden jobs that were passed by.
         looked: the classes that were read.
     """
@@ -38,7 +34,7 @@ class _IndexScan:
         self._head = layout.head(request.uid, _tag(request))
         self._width = len(request.of)
         self._each = request.each or request.limit
-        self._hidden = {number.to_bytes(_JOB_BYTES, "little"): number for number in request.hidden}
+        self._hidden = request.hidden
         self._looks = max(request.limit, HOT_SCAN_ROWS) if request.hidden else request.limit
         self.rows: list[bytes] = []
         self.left_out: set[int] = set()
@@ -70,20 +66,20 @@ class _IndexScan:
             elif taken >= self._each or self.full:
                 self._end(of, last, exhausted=False)
                 return layout.after(self._head + of)
-            last = value
+            last = row_of(key, value)
             self._looks -= 1
-            number = self._hidden.get(value[_JOB_AT : _JOB_AT + _JOB_BYTES])
-            if number is None:
-                self.rows.append(value)
-                taken += 1
+            job = job_of_row(last) if self._hidden else 0
+            if job in self._hidden:
+                self.left_out.add(job)
             else:
-                self.left_out.add(number)
+                self.rows.append(last)
+                taken += 1
         if of is not None:
             self._end(of, last, exhausted=True)
         return None
 
     def _end(self, of: bytes, last: bytes, *, exhausted: bool) -> None:
-        looked_to = place_of(unpacked([last])) if last else None
+        looked_to = place_of_row(last) if last else None
         self.looked.append(ClassLooked(of, looked_to, exhausted))
 
     def onward(self) -> None:
@@ -106,19 +102,13 @@ def scanned(timeline: Reader, request: ScanIndex) -> IndexScanned:
         scan.onward()
     first, *beyond = scan.looked
     return IndexScanned(
-        request.token, request.uid, unpacked(scan.rows), first.exhausted, first.looked_to,
+        request.token, request.uid, entries_of(scan.rows), first.exhausted, first.looked_to,
         frozenset(scan.left_out), next_class(timeline, request.uid, scan.looked[-1].of), tuple(beyond),
     )  # fmt: skip
 
 
 def _tag(request: ScanIndex) -> bytes:
     return b"x" if request.dead else b"i"
-
-
-def place_of(entry: Entries) -> tuple[int, int]:
-    """(wait_at, key) of one entry, (died_at, key) of a dead one."""
-    at = "died_at" if entry["state"][0] == State.DEAD else "wait_at"
-    return int(entry[at][0]), int(keys_of(entry)[0])
 
 
 def index_after(uid: int, wait_at: int, key: int, of: bytes, tag: bytes = b"i") -> bytes:

@@ -7,7 +7,7 @@ timeline/                                            payload/
     uid X              mark of a replica that may not lead: `installing`, `unproven`
     uid T              log's start, what went before it
     uid L sequence(5)  CRC chain(4) + record
-    uid i class wait_at(6) sequence(5) row(2)   waiting entry; the class has no bytes in a timeline
+    uid i class wait_at(6) sequence(5) row(2)   waiting entry (see `short_rows`); the class has no bytes in a timeline
     uid x died_at(6) sequence(5) row(2)   dead entry
     uid o sequence(5) row(2)              class, wait_at(6), where the place does not follow from the id;
                                           of a dead entry "x", died_at(6)

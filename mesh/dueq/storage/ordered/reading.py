@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from dueq.core.ports.entry import NO_ENTRIES, Entries, is_full, unpacked
+from dueq.core.ports.entry import NO_ENTRIES, Entries, is_full
 from dueq.core.ports.names import Lasting, unpack_name
 from dueq.core.ports.persistence import (
     ChunkRead,
@@ -34,6 +34,7 @@ from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, EngineDamaged, Reader, Snapshot
 from dueq.storage.ordered.index_scan import scanned
 from dueq.storage.ordered.layout import LINK
+from dueq.storage.ordered.short_rows import entries_of, row_of
 from dueq_codecs.frames import FrameError, decode_record
 from dueq_codecs.records import U64, WITH_BYTES, LogEntry
 from dueq_codecs.rules import inline_bytes
@@ -157,7 +158,7 @@ def _find_all(snapshot: Snapshot, uid: int, first: U64, key: U64) -> Entries:
         )
         if (row := _find(snapshot, index, override)) is not None
     ]
-    entries = unpacked([row for row, _ in found])
+    entries = entries_of([row for row, _ in found])
     asked = np.array([instant for _, instant in found], np.uint64)
     chosen: Entries = entries[entries["first"] == asked]
     return chosen
@@ -230,13 +231,13 @@ def read_entry(payload: Reader, uid: int, row: bytes) -> LogEntry | None:
 
 
 def _find(reader: Reader, index_key: bytes, override_key: bytes) -> bytes | None:
-    row = reader.get(index_key)
-    if row is None:
+    """Return a waiting or dead entry as a row of `short_rows`."""
+    value = reader.get(index_key)
+    if value is None:
         place = reader.get(override_key)
-        if place is not None:
-            row = reader.get(
-                index_key[:3] + place + index_key[10:]
-                if len(place) == _DEAD_PLACE
-                else index_key[:4] + place + index_key[10:]
-            )
-    return row
+        if place is None:
+            return None
+        head = index_key[:3] if len(place) == _DEAD_PLACE else index_key[:4]
+        index_key = head + place + index_key[10:]
+        value = reader.get(index_key)
+    return row_of(index_key, value) if value is not None else None

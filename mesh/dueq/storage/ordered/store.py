@@ -17,9 +17,8 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dueq.core.ports.entry import Entries, State, block_starts, keys_of, packed
+from dueq.core.ports.entry import State, block_starts, keys_of, packed
 from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
@@ -52,6 +51,7 @@ from dueq.storage.ordered.layout import CHECKPOINT, LINK, META, START
 from dueq.storage.ordered.logs import LogState
 from dueq.storage.ordered.reading import Reading
 from dueq.storage.ordered.recovery import Recovery
+from dueq.storage.ordered.short_rows import shortened
 from dueq.storage.ordered.snapshots import Snapshots, unpack_rows
 from dueq.storage.ordered.space import Room, Space, judge, release_ballast
 from dueq.storage.port import Pressure, StoreFailed
@@ -380,7 +380,7 @@ class OrderedStore:
             names = layout.message_keys(uid, b"t", np.array([key for key, _ in write.remarks], np.uint64))
             texts = [text.encode() if text is not None else None for _, text in write.remarks]
             batch.extend(zip(names, texts, strict=True))
-        self._put_entries(uid, write.put, write.put_of)
+        self._put_entries(write)
         self._garbage.ended(uid, write.finished, self._logs[uid].start, batch)
         for tag, named in ((b"k", write.names), (b"e", write.remembered)):
             head = layout.head(uid, tag)
@@ -393,15 +393,16 @@ class OrderedStore:
         value = CHECKPOINT.pack(write.applied, epoch, write.low_water) + write.summary
         batch.append((layout.head(uid, b"C"), value))
 
-    def _put_entries(self, uid: int, put: Entries, put_of: npt.NDArray[np.uint8] | None) -> None:
-        batch = self._timeline_batch
+    def _put_entries(self, write: SaveCheckpoint) -> None:
+        uid, put, put_of, batch = write.uid, write.put, write.put_of, self._timeline_batch
         if not len(put):
             return
         waits = put["state"] == State.WAITING
         waiting, leased = put[waits], put[put["state"] == State.LEASED]
         of = put_of[waits] if put_of is not None else None
         keys, at = keys_of(waiting), waiting["wait_at"]
-        batch.extend(zip(layout.index_keys(uid, at, keys, of), packed(waiting), strict=True))
+        values = shortened(waiting) if write.short else packed(waiting)
+        batch.extend(zip(layout.index_keys(uid, at, keys, of), values, strict=True))
         batch.extend(zip(layout.message_keys(uid, b"l", keys_of(leased)), packed(leased), strict=True))
         if of is None:
             moved = at != waiting["first"]

@@ -19,7 +19,15 @@ from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.timeline import Timeline
 from dueq.errors import InvariantViolated, UnknownVersion
 from dueq_codecs.messages import Code
-from dueq_codecs.records import FEATURE_LEVEL, JobAction, Outcome, Record, RecordKind, RequestRef
+from dueq_codecs.records import (
+    FEATURE_LEVEL,
+    LEVEL_OF_KINDS,
+    JobAction,
+    Outcome,
+    Record,
+    RecordKind,
+    RequestRef,
+)
 
 UID = 3
 NOON = 1_800_000_000_000
@@ -614,6 +622,20 @@ def trace() -> str:
             seen.update(repr((shelf.last.put.tobytes(), shelf.last.tables)).encode())
         seen.update(repr(story.timeline.export()).encode())
     return seen.hexdigest()
+
+
+def test_rows_are_short_once_every_build_knows_them() -> None:
+    """Before that a replica of an older build, or this folder under one, must be able to read them."""
+    story = Story()
+    story.insert(NOON + 1_000)
+    save = story.timeline.checkpoint()
+    assert save is not None
+    assert not save.short
+    story.timeline.checkpoint_saved(save.applied)
+    story.apply(story.record(RecordKind.BARRIER, version=LEVEL_OF_KINDS))
+    save = story.timeline.checkpoint()
+    assert save is not None
+    assert save.short
 
 
 def test_a_side_table_of_a_newer_build_is_refused_rather_than_lost() -> None:
