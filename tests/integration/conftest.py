@@ -68,9 +68,12 @@ def http_topic(gateway: Caller, request: pytest.FixtureRequest) -> Iterator[str]
     assert gateway("DELETE", f"/v1/topics/{name}")[0] == 204
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark with two cores, in which each task may fail three times. All modules use one JVM."""
+    """A Spark with two cores, in which each task may fail three times.
+
+    All modules share it, and its Python workers.
+    """
     pytest.importorskip("pyspark")
     from pyspark.sql import SparkSession
 
