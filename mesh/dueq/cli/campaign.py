@@ -81,7 +81,7 @@ def cancel(
 ) -> None:
     """Take back the campaign that was loaded as JOB_ID, as its report says.
 
-    From the beginning on, nothing of it is newly delivered. Messages that a consumer holds stay with it.
+    As soon as this begins, no further message of it is delivered. Consumers keep the messages that they hold.
     """
     with _spark_installed():
         from dueq.campaign import cancel as take_back

@@ -47,7 +47,7 @@ def _terms_options(function: _Function) -> _Function:
         click.option("--zone", metavar="NAME", help="The line's time zone, as Europe/Berlin.  [default: UTC]"),
         click.option("--start", metavar="INSTANT", help="No tick before this."),
         click.option("--end", metavar="INSTANT", help="No tick at or after this."),
-        click.option("--jitter", metavar="DURATION", help="Due up to so long after the tick."),
+        click.option("--jitter", metavar="DURATION", help="Delay each message after its tick by up to this long."),
         click.option("--missed", metavar="none|last|all|N", help="Missed ticks to make up for.  [default: last]"),
         click.option("--overlap", metavar="allow|skip", help="A tick while a message is unfinished.  [default: allow]"),
         click.option("--rank", type=int, help="Rank of its messages, in a priority or fair topic."),

@@ -20,7 +20,7 @@ group_option = click.option(
 
 version_option = click.option(
     "--if-version", type=click.IntRange(0), metavar="VERSION",
-    help="Only if the message, the only one that is named, has this version (`dueq get`).",
+    help="Only if the message has this version (see `dueq get`); name one message only.",
 )  # fmt: skip
 
 

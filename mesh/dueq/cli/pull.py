@@ -31,7 +31,7 @@ from dueq.limits import PULL_ROWS_MAX
 )  # fmt: skip
 @click.option(
     "--consumer", metavar="NAME",
-    help="Take again first what an earlier pull of this name took and nobody has finished.",
+    help="First take again what an earlier pull of this name took and nobody has finished.",
 )  # fmt: skip
 @click.option("--ack", is_flag=True, help="Finish them once they are printed.")
 @line_options
@@ -84,7 +84,7 @@ def pull(
 )
 @click.option("--reason", default="", help="Of nack: why.")
 @click.option("--dead", is_flag=True, help="Of nack: never deliver it again.")
-@header_option("the next delivery, of nack, in place of all that it has")
+@header_option("the next delivery (nack only), in place of all that the message has")
 @mesh_options
 def settle(
     topic: str,

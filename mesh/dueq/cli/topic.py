@@ -159,8 +159,8 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", "-p", type=int, help="How many it is to have; never fewer.")
-@click.option("--rate", type=float, help="Messages a second that are delivered at most; 0: no limit.")
+@click.option("--partitions", "-p", type=int, help="The new number of partitions; it never gets smaller.")
+@click.option("--rate", type=float, help="Deliver at most this many messages a second; 0: no limit.")
 @click.option("--burst", type=int, help="How many of them at once; 0: as many as in a second.")
 @click.option(
     "--if-version", type=int, help="Only if its settings have this version, see `dueq topic describe`."

@@ -23,7 +23,7 @@ def trigger(
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> int:
-    """Have messages of TOPIC delivered now, past a pause or rate. Exit code 1 if one of them could not be."""
+    """Deliver messages of TOPIC now, even if it is paused or has a rate. Exit code 1 if one of them could not be."""
     expected = versions(ids, if_version)
     with connect(endpoint, timeout) as client:
         outcomes = client.trigger_many(topic, list(ids), if_versions=expected)

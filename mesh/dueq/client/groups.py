@@ -25,10 +25,10 @@ class GroupInfo:
         topic: whose group it is.
         name: such as "acme.reports".
         messages: its own that wait or that consumers hold; those of groups below it are not counted.
-        weight: messages that it gets when it is its turn.
+        weight: how many messages it gets at its turn.
         max_unacked: messages that consumers may hold at once, those of groups below it included; 0: no limit.
         paused: none of its messages is delivered, nor of groups below it.
-        rate: messages a second that are delivered at most, those of groups below it included; 0: no limit.
+        rate: the most messages that are delivered in a second, those of groups below it included; 0: no limit.
         burst: how many of them at once; 0: as many as in a second.
     """
 

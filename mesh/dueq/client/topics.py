@@ -55,7 +55,7 @@ class TopicInfo:
         paused: messages are taken, and none is delivered.
         paused_until: when the pause ends by itself; None: not before the topic is resumed.
         settings_version: grows with each change of the topic; 0: as it was created.
-        rate, burst: messages a second that are delivered at most, and at once; 0: no limit.
+        rate, burst: the most messages that are delivered in a second, and at once; 0: no limit.
         max_attempts, backoff, expired, dead_retention: how messages end, as in `update_topic`; no back-off: None.
         keys, remember: "unique" if a key names at most one message, and for how long it stays taken after that.
         labels: what its owner has to say of it, texts by name.

@@ -55,7 +55,7 @@ class AsyncTopicChanges:
                 all of them. Jobs are decided by those that the topic was created with.
             remember: of a topic with unique keys: for how long a key stays taken once its message is finished; seconds
                 or timedelta, at most 30 days. It is the time of the partition: as long as records are made.
-            rate: messages a second that are delivered at most, 0.001 to 1,000,000; 0: no limit. Only a topic of one
+            rate: the most messages that are delivered in a second, 0.001 to 1,000,000; 0: no limit. Only a topic of one
                 partition has one.
             burst: how many of them may be delivered at once; 0: as many as in a second.
             max_attempts: how often a message is delivered before it is dead; 0: as often as it takes.

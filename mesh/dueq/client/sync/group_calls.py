@@ -32,10 +32,10 @@ class GroupCalls:
         Args:
             topic: an existing topic of kind "fair".
             group: its name, such as "acme.reports"; it need not have messages.
-            weight: messages that it gets when it is its turn, 1 to 1,000; 1 at first.
+            weight: how many messages it gets at its turn, 1 to 1,000; 1 at first.
             max_unacked: messages that consumers may hold at once, up to 1,000,000; 0 at first: no limit.
             paused: deliver none of its messages; what consumers hold they keep.
-            rate: messages a second that are delivered at most, up to 1,000,000; 0 at first: no limit.
+            rate: the most messages that are delivered in a second, up to 1,000,000; 0 at first: no limit.
             burst: how many of them at once; 0 at first: as many as in a second. Without a rate it has no effect.
             timeout: seconds.
 
