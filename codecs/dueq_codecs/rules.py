@@ -107,6 +107,29 @@ def home_of(name: bytes, partitions: int) -> int:
     return crc32(name) % partitions
 
 
+def first_expired(expires: U64, due: U64, window: U32) -> int | None:
+    """Return the first row that expires when it is due, or before, or before its window ends; None: none does.
+
+    Args:
+        expires: Unix ms; 0: never. Empty: none expires.
+        due: Unix ms.
+        window: how much later each may be due, ms; empty: no later.
+    """
+    if not len(expires):
+        return None
+    last = due + window if len(window) else due
+    wrong = (expires != 0) & (expires <= last)
+    return int(wrong.argmax()) if wrong.any() else None
+
+
+def expired_text(row: int, expires: U64, due: U64, window: U32) -> str:
+    """Return what is wrong with a row that `first_expired` has found."""
+    if len(window) and window[row]:
+        end = int(due[row] + window[row])
+        return f"row {row}: expires {int(expires[row])} is not behind the end of its window, {end}"
+    return f"row {row}: expires {int(expires[row])} is not behind its due instant, {int(due[row])}"
+
+
 def key_hashes(keys: Iterable[bytes], levels: Iterable[str] = ()) -> tuple[U64, U64]:
     """Return the hashes by which a topic knows unique keys: bytes 0 to 7 and 8 to 15 of SHA-256, as big-endian numbers.
 

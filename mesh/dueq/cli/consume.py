@@ -47,6 +47,10 @@ _BATCH = 256
     help="Finish each message before it is printed: it comes at most once, and may be lost.",
 )  # fmt: skip
 @click.option(
+    "--detached", is_flag=True,
+    help="Leases last for their length, though this process falls silent or dies.",
+)  # fmt: skip
+@click.option(
     "--drain", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="SECONDS",
     help="How long printing may take after SIGTERM; what is not printed then is given back.",
 )  # fmt: skip
@@ -66,6 +70,7 @@ def consume(
     credit: int,
     name: str | None,
     ack_on_receipt: bool,
+    detached: bool,
     drain: float,
     endpoint: tuple[str, ...],
     timeout: float,
@@ -83,7 +88,7 @@ def consume(
     with (
         connect(endpoint, timeout) as client,
         client.consumer(
-            topic, lease=lease, credit=credit, on_lease_lost=_lost, ack=how, name=name
+            topic, lease=lease, credit=credit, on_lease_lost=_lost, ack=how, name=name, detached=detached
         ) as consumer,
     ):
         threading.Thread(target=_end_in_time, args=(ending, ended, drain, consumer), daemon=True).start()

@@ -50,7 +50,7 @@ def get(
         found = client.get(
             topic, message_id, key=key, group=group, payload=payload, linearizable=linearizable
         )
-    document = _document(found)
+    document = document_of(found)
     if as_json:
         click.echo(json.dumps(document, ensure_ascii=False))
         return
@@ -62,7 +62,8 @@ def get(
     Console().print(shown)
 
 
-def _document(found: MessageState) -> dict[str, Any]:
+def document_of(found: MessageState) -> dict[str, Any]:
+    """Return what JSON says of a message."""
     document = asdict(found)
     if document["lease_ends"] is None:
         del document["lease_ends"], document["token"]

@@ -31,6 +31,7 @@ _COMMANDS = {
     "cancel": ("dueq.cli.cancel:cancel", "Cancel messages."),
     "get": ("dueq.cli.get:get", "Show one message as it is now."),
     "browse": ("dueq.cli.browse:browse", "Show waiting messages without touching them."),
+    "leased": ("dueq.cli.leased:leased", "Show messages that consumers have."),
     "dead": ("dueq.cli.dead:dead", "Show dead messages, let them wait again, or discard them."),
     "where": ("dueq.cli.where:where", "Count, cancel, move or change all messages that match."),
     "job": ("dueq.cli.job:job", "List, show and cancel messages that were loaded together."),

@@ -49,6 +49,8 @@ def topic() -> None:
     type=click.Choice(("free", "unique")),
     help="Whether a key names one message at most. Default: free.",
 )
+@click.option("--rate", type=float, help="Messages a second that are delivered at most. Default: no limit.")
+@click.option("--burst", type=int, help="How many of them at once. Default: as many as in a second.")
 @settings_options
 @click.option("--exist-ok", is_flag=True, help="Succeed if the topic exists already.")
 @mesh_options
@@ -59,6 +61,8 @@ def create(
     replicas: int | None,
     min_isr: int | None,
     keys: str | None,
+    rate: float | None,
+    burst: int | None,
     exist_ok: bool,
     endpoint: tuple[str, ...],
     timeout: float,
@@ -69,8 +73,9 @@ def create(
         partitions = _PARTITIONS if kind == "timeline" else 1
     with connect(endpoint, timeout) as client:
         client.create_topic(
-            name, kind, partitions, replicas, min_isr=min_isr, keys=keys, exist_ok=exist_ok, **settings
-        )
+            name, kind, partitions, replicas, min_isr=min_isr, keys=keys, rate=rate, burst=burst, exist_ok=exist_ok,
+            **settings,
+        )  # fmt: skip
     click.echo(f"created {name}")
 
 

@@ -305,6 +305,7 @@ def schedule_many(
     group, names = per_row.group_columns(groups, len(columns.payloads))
     windows = times.window_column(window, due)
     ends = times.end_columns(expires, max_attempts, len(columns.payloads), mesh_us)
+    times.check_expiries(ends.expires, due, windows)
     does = duplicates(on_duplicate, hidden=bool(job[1]))
     high, low, digests = _once_columns(once or ())
 

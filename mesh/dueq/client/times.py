@@ -14,6 +14,7 @@ from dueq import limits
 from dueq.client.arguments import count
 from dueq.errors import InvalidRequest
 from dueq_codecs.records import ATTEMPTS_MAX, NO_U16, NO_U32, NO_U64, U16, U32, U64
+from dueq_codecs.rules import expired_text, first_expired
 
 Due = int | datetime | timedelta
 Seconds = float | timedelta
@@ -125,6 +126,22 @@ def is_relative(dues: Due | Sequence[Due | None] | None) -> bool:
     if isinstance(dues, Sequence) and not isinstance(dues, str):
         return any(issubclass(kind, timedelta) for kind in set(map(type, dues)))
     return isinstance(dues, timedelta)
+
+
+def check_expiries(expires: U64, due: U64, window: U32) -> None:
+    """Refuse messages that could never be delivered.
+
+    Args:
+        expires: of each row, Unix ms; 0: never. Empty: none expires.
+        due: of each row, Unix ms.
+        window: how much later each may be due, ms; empty: no later.
+
+    Raises:
+        InvalidRequest: a message expires when it is due, or before, or before its window ends.
+    """
+    row = first_expired(expires, due, window)
+    if row is not None:
+        raise InvalidRequest(expired_text(row, expires, due, window))
 
 
 class EndColumns(NamedTuple):

@@ -98,3 +98,29 @@ def test_a_consumer_has_a_name_and_acks_as_it_is_told(
     assert sorted(capsys.readouterr().out.splitlines()) == ["a", "b"]
     assert client.describe("t").ready == 0
     assert run(["consume", "t", "--ack-on-receipt", "--no-ack"]) == 2
+
+
+def test_leased_messages_are_listed_and_detached_ones_stay_leased(
+    dueq_mesh: Mesh, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["topic", "create", "t", "-p", "1", "--rate", "50", "--burst", "7"]) == 0
+    info = client.describe("t")
+    assert (info.rate, info.burst) == (50, 7)
+    capsys.readouterr()
+    assert run(["leased", "t"]) == 0
+    assert capsys.readouterr().out == "no consumer has a message of t\n"
+    ids = [client.producer("t").schedule(b"x", 0, key=f"k-{number}") for number in range(2)]
+    with client.consumer("t", credit=2) as consumer:
+        held = consumer.receive(2)
+        assert run(["leased", "t", "--json"]) == 0
+        found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert sorted(each["id"] for each in found) == sorted(ids)
+        assert {(each["state"], each["attempt"]) for each in found} == {("leased", 1)}
+        assert all(each["lease_ends"] > dueq_mesh.now_ms for each in found)
+        assert run(["leased", "t", "--limit", "1"]) == 0
+        text = capsys.readouterr().out
+        assert f"more: --after {found[0]['id']}" in text
+        assert run(["leased", "t", "--after", found[0]["id"], "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["id"] == found[1]["id"]
+        for message in held:
+            message.ack()

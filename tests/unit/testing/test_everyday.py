@@ -97,3 +97,12 @@ def test_a_purge_of_all_is_about_waiting_and_dead_messages(dueq_mesh: Mesh, clie
     assert (info.scheduled, info.ready, info.dead) == (0, 0, 0)
     with pytest.raises(InvalidRequest, match="waiting, dead, all, not 'leased'"):
         client.purge("t", "leased")
+
+
+def test_what_expires_before_it_can_be_delivered_is_refused(dueq_mesh: Mesh, client: Client) -> None:
+    producer = client.producer("t")
+    with pytest.raises(InvalidRequest, match=r"row 1: expires \d+ is not behind its due instant, \d+"):
+        producer.schedule_many([b"a", b"b"], timedelta(minutes=5), expires=[None, timedelta(minutes=4)])
+    with pytest.raises(InvalidRequest, match=r"row 0: expires .* is not behind the end of its window"):
+        producer.schedule(b"a", timedelta(0), window=60, expires=timedelta(seconds=50))
+    assert client.describe("t").scheduled == 0

@@ -32,7 +32,14 @@ from dueq_codecs.meta import (
     prefix_bytes,
 )
 from dueq_codecs.records import REASON_BYTES_MAX, Fate, OnDuplicate, RecordKind
-from dueq_codecs.rules import first_beyond_horizon, first_too_long, homes_of_keys, inline_bytes
+from dueq_codecs.rules import (
+    expired_text,
+    first_beyond_horizon,
+    first_expired,
+    first_too_long,
+    homes_of_keys,
+    inline_bytes,
+)
 from dueq_codecs.topic_settings import TopicSettings
 
 _CUT_TOGETHER_BYTES: Final = 4096
@@ -218,6 +225,9 @@ def _check_insert(
     row = _first_row(request.expires > np.uint64(limits.DUE_MS_MAX))
     if row is not None:
         return invalid(f"row {row}: expires {int(request.expires[row])} is beyond {limits.DUE_MS_MAX} ms")
+    row = first_expired(request.expires, request.due, request.window)
+    if row is not None:
+        return invalid(expired_text(row, request.expires, request.due, request.window))
     size, rows = request.size, request.rows
     row = first_too_long(size, request.keyed, settings.payload_bytes_max)
     if row is not None:

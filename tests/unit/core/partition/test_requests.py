@@ -285,3 +285,19 @@ def test_keys_beside_headers_come_with_hashes_too() -> None:
     request.key_high, request.key_low = key_hashes([b"", AT_HOME])
     request.on_duplicate = OnDuplicate.REFUSE
     assert check_change(request, [b"".join(stored)], settings, NOW) is None
+
+
+def test_what_expires_before_it_can_be_delivered_is_refused() -> None:
+    request = insert([b"a", b"b", b"c"], [1_000, 0, 5_000])
+    request.expires = np.array([1_001, 5, 0], np.uint64)
+    assert check_change(request, [b"abc"], SETTINGS, NOW) is None
+    request.expires[0] = 1_000
+    assert refusal(request, b"abc") == (
+        Code.INVALID_REQUEST, "row 0: expires 1000 is not behind its due instant, 1000",
+    )  # fmt: skip
+    request.expires[0], request.window = 1_600, np.array([600, 0, 0], np.uint32)
+    assert refusal(request, b"abc") == (
+        Code.INVALID_REQUEST, "row 0: expires 1600 is not behind the end of its window, 1600",
+    )  # fmt: skip
+    request.expires[0] = 1_601
+    assert check_change(request, [b"abc"], SETTINGS, NOW) is None
