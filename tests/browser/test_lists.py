@@ -11,7 +11,13 @@ pytest.importorskip("selenium")
 from selenium.webdriver.support.ui import Select
 
 from dueq import Client
-from tests.browser.made_up import A_HUNDRED_AND_TWENTY_TOPICS, FIRST_LIST_IS_LATE, NO_STREAM, WORK_TAKES_LONG
+from tests.browser.made_up import (
+    A_HUNDRED_AND_TWENTY_TOPICS,
+    FIRST_LIST_FAILS,
+    FIRST_LIST_IS_LATE,
+    NO_STREAM,
+    WORK_TAKES_LONG,
+)
 from tests.browser.tab import Tab
 
 pytestmark = pytest.mark.integration
@@ -127,3 +133,12 @@ def test_how_far_copies_lag_is_shown(tab: Tab, client: Client) -> None:
     client.create_topic("copies", replicas=3)
     tab.go("/topic?topic=copies")
     tab.until(lambda: tab.texts("td[data-title=Lag]") == ["0"])
+
+
+def test_a_list_that_could_not_be_read_is_read_again_by_itself(tab: Tab, client: Client) -> None:
+    client.create_topic("again", replicas=3)
+    client.producer("again").schedule(b"x", int(time.time() * 1000) + HOUR_MS, key="back")
+    with tab.running(FIRST_LIST_FAILS):
+        tab.go("/messages?topic=again")
+        tab.says("back", "tbody")
+    assert tab.texts(".refused") == []

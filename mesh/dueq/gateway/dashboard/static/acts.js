@@ -30,7 +30,8 @@ export async function call(method, address, body, act) {
   try {
     answer = await fetch(address, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
   } catch {
-    throw new Refused({ detail: "The gateway does not answer. Whether it was done is not known: look before you repeat it." }, 0);
+    const unsure = method === "GET" ? "" : " Whether it was done is not known: look before you repeat it.";
+    throw new Refused({ detail: `The gateway does not answer.${unsure}` }, 0);
   }
   const text = await answer.text();
   let document = null;
@@ -171,11 +172,12 @@ export function follow(topic, name, verb, total) {
 /** A dialog that only shows something. */
 export function reveal(title, wide = true) {
   const heading = fresh("shown");
-  const name = h("h2", { id: heading }, title);
+  const name = h("h2", { id: heading, tabindex: -1 }, title);
   const body = h("div", { class: "stack" });
   const dialog = h("dialog", { "aria-labelledby": heading, class: wide ? "wide" : null }, h("div", { class: "stack" }, name, body));
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
+  name.focus();
   return { dialog, show: (...children) => put(body, children), close: () => dialog.close() };
 }

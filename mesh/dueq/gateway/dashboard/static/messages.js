@@ -32,6 +32,7 @@ class MessagesPage {
     this.cursors = [""];
     this.rows = [];
     this.asked = 0;
+    this.again = false; // the list could not be read, for a reason that passes
     this.chosen = new Set();
     this.kind = "";
     const text = (name, attributes = {}) => h("input", { type: "text", value: parameters.get(name) ?? "", autocomplete: "off", spellcheck: "false", ...attributes });
@@ -85,11 +86,9 @@ class MessagesPage {
       say(this.lead, view.fault ? "Nothing is known of the mesh just now." : `There is no topic ${this.topic}.`);
       return;
     }
-    if (this.kind !== view.topic.kind) {
-      const known = this.kind !== "";
-      this.kind = view.topic.kind;
-      if (known) this.load(); // the topic was deleted, and is another one now
-    }
+    const another = this.kind !== "" && this.kind !== view.topic.kind; // the topic was deleted and made anew
+    this.kind = view.topic.kind;
+    if (another || (this.again && !view.fault)) this.load();
     say(this.lead, `${count(view.topic.scheduled, "message")} scheduled, ${number(view.topic.ready)} due and waiting, ` +
       `${number(view.topic.leased)} with consumers, ${number(view.topic.dead)} dead.${uncounted(view.topic.leaderless)}${view.topic.paused ? " The topic is paused." : ""}`);
   }
@@ -171,6 +170,7 @@ class MessagesPage {
     this.drawBar();
     say(this.refused, "");
     this.asked += 1;
+    this.again = false;
     const mine = this.asked;
     // What was asked for before may be answered later: only the last answer is shown.
     const last = () => mine === this.asked;
@@ -182,6 +182,7 @@ class MessagesPage {
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       if (!last()) return;
+      this.again = error.status === 0 || error.status >= 500;
       say(this.refused, error.message);
       this.draw([], null, "Nothing could be read.");
     }
