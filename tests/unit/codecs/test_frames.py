@@ -128,6 +128,15 @@ def test_unequal_columns_of_consumers_and_peers_are_refused() -> None:
     consumer, _ = messages["consumer_frame"]
     with pytest.raises(FrameError, match="held columns"):
         decode(sent_anyway(dataclasses.replace(consumer, held_row=u16(1))))
+    waiting, _ = messages["consumer_waiting"]
+    for wrong in (
+        {"pulls": b"x" * 31},
+        {"pull_attach": u64(1)},
+        {"pull_wait_ms": u32(1, 2, 3)},
+        {"action": m.ConsumerAction.BEAT},
+    ):
+        with pytest.raises(FrameError, match="not in columns of one length"):
+            decode(sent_anyway(dataclasses.replace(waiting, **wrong)))
 
 
 def test_an_outcome_that_does_not_exist_is_refused() -> None:

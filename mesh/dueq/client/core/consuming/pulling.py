@@ -181,6 +181,7 @@ class Pulling:
         if asked.heard and patience_us > 0:  # it has confirmed since that it waits
             asked.set_timer(self._context.after(patience_us, lambda: self._silent(pulling, asked)))
             return
+        self._waiting.in_trouble(pulling)
         self._directory.refresh(pulling.event.topic)
         if self._context.mono_us >= pulling.until_us and not asked.pushes and not pulling.got:
             self._ended(pulling, asked)
@@ -228,6 +229,7 @@ class Pulling:
             self._fail(pulling, error_of(code, text))
         else:
             pulling.refusal = error_of(code, text)
+            self._waiting.in_trouble(pulling)
             self._drop(pulling, asked)
             if not pulling.asked:
                 pulling.left = []
@@ -264,6 +266,7 @@ class Pulling:
         for pulling in list(self._open.values()):
             for asked in [asked for asked in pulling.asked.values() if asked.link == number]:
                 if not pulling.over:
+                    self._waiting.in_trouble(pulling)
                     self._ask(pulling, asked)
 
     def topic_changed(self, topic: Topic) -> None:

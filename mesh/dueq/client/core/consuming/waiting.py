@@ -2,10 +2,11 @@
 
 A leader believes for PULL_WAIT_MS that a pull waits, so that the pull of a client that has died is soon given nothing
 any more. A thousand pulls that are repeated as often would keep brokers busy with nothing. So one WAITING for each
-leader lists them, every CONSUMER_BEAT_MS, and the answer names those that do not wait there: they are asked again. If
-frames are lost, the leader ends the pulls, and they are asked again too.
+leader lists them, every few seconds, and the answer names those that do not wait there: they are asked again. If frames
+are lost, the leader ends the pulls, and they are asked again too.
 
-As often it is asked who leads, since nothing else tells an idle pull of another leader.
+Nothing else may tell an idle pull of another leader. So now and then it is asked who leads, and more often after a
+leader has let go of a pull, or was lost.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from dueq.client.core.links.links import Links
 from dueq.client.core.ports.timers import Timer
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply
 
-EVERY_US: Final = limits.CONSUMER_BEAT_MS * 1000
+EVERY_US: Final = 2 * limits.CONSUMER_BEAT_MS * 1000
+HURRY_US: Final = limits.CONSUMER_BEAT_MS * 1000
+"""The same for a while after trouble."""
+TROUBLED: Final = 4
+"""How many times leaders are asked for after trouble."""
+LOOK: Final = 4
+"""Otherwise they are asked for once in so many times."""
 LONGEST_US: Final = limits.PULL_WAIT_MS * 1000
 KEPT_US: Final = 5_000_000
 """How late an answer may come."""
@@ -75,6 +82,8 @@ class _Waiting:
         told: what was sent lately, by number.
         leaders: who was asked to let them wait.
         looks: whether the next news of the topic is looked at, though its leaders are the same.
+        turns: how often they were listed.
+        troubled: how many times more leaders are asked for each time.
     """
 
     def __init__(self) -> None:
@@ -82,6 +91,7 @@ class _Waiting:
         self.told: dict[int, _Told] = {}
         self.leaders: list[str] = []
         self.looks = False
+        self.turns = self.troubled = 0
         self.timer: Timer | None = None
 
 
@@ -114,7 +124,7 @@ class WaitingPulls:
         waiting = self._topics.setdefault(topic, _Waiting())
         waiting.calls[pulling.name] = pulling
         if waiting.timer is None:
-            waiting.timer = self._context.after(EVERY_US, lambda: self._tell(topic, waiting))
+            self._set_timer(topic, waiting, EVERY_US)
 
     def end(self, pulling: PullCall) -> None:
         """It waits no more."""
@@ -127,6 +137,16 @@ class WaitingPulls:
             if waiting.timer is not None:
                 waiting.timer.cancel()
             del self._topics[topic]
+
+    def in_trouble(self, pulling: PullCall) -> None:
+        """A leader has let go of a pull, or was lost: another may lead soon."""
+        waiting = self._topics.get(pulling.event.topic)
+        if waiting is None or pulling.name not in waiting.calls:
+            return
+        soon_us = self._context.mono_us + HURRY_US
+        if not waiting.troubled and waiting.timer is not None and waiting.timer.at_us > soon_us:
+            self._set_timer(pulling.event.topic, waiting, HURRY_US)
+        waiting.troubled = TROUBLED
 
     def topic_changed(self, topic: Topic) -> None:
         """Let leaders wait that were not asked."""
@@ -162,7 +182,7 @@ class WaitingPulls:
 
     def _tell(self, topic: str, waiting: _Waiting) -> None:
         now_us = self._context.mono_us
-        waiting.timer = self._context.after(EVERY_US, lambda: self._tell(topic, waiting))
+        self._set_timer(topic, waiting, HURRY_US if waiting.troubled else EVERY_US)
         waiting.told = {
             number: told for number, told in waiting.told.items() if told.sent_us > now_us - KEPT_US
         }
@@ -176,9 +196,16 @@ class WaitingPulls:
         for (leader, number), found in lists.items():
             for at in range(0, len(found), limits.PULLS_MAX):
                 self._list(topic, waiting, leader, number, found[at : at + limits.PULLS_MAX])
-        if not self._context.steady:
+        waiting.turns += 1
+        if waiting.troubled or (waiting.turns % LOOK == 0 and not self._context.steady):
+            waiting.troubled = max(waiting.troubled - 1, 0)
             waiting.looks = True
             self._directory.refresh(topic)
+
+    def _set_timer(self, topic: str, waiting: _Waiting, after_us: int) -> None:
+        if waiting.timer is not None:
+            waiting.timer.cancel()
+        waiting.timer = self._context.after(after_us, lambda: self._tell(topic, waiting))
 
     def _list(self, topic: str, waiting: _Waiting, leader: str, number: int, listed: list[_Listed]) -> None:
         link = self._links.get(number)

@@ -250,21 +250,32 @@ def confirm(stage: Stage, frame: ConsumerFrame, *over: int, code: Code = Code.OK
     return stage.receive(frame.leader, reply)
 
 
-def next_lists(stage: Stage, ms: float = 2_500) -> tuple[list[ConsumerFrame], list[Effect]]:
+def next_lists(stage: Stage, ms: float = 5_000) -> tuple[list[ConsumerFrame], list[Effect]]:
     """Let time pass until lists leave, in which the leaders are as they were; returns these, and all that was done."""
-    effects = stage.run_until(stage.ms + ms)
-    effects += stage.answer_metadata(effects)
+    effects = live(stage, ms)
     return lists(effects), effects
+
+
+def live(stage: Stage, ms: float) -> list[Effect]:
+    """Let time pass; the connections live, and who leads is said to who asks."""
+    effects: list[Effect] = []
+    for _ in range(int(ms / 500)):
+        new = stage.run_until(stage.ms + 500)
+        effects += new + stage.answer_metadata(new)
+        for broker in stage.brokers:
+            of_nobody = ConsumerReply(TOPIC, bytes(16), 1, 1, leader=broker)
+            effects += stage.receive(broker, of_nobody)
+    return effects
 
 
 def test_a_leader_is_told_of_all_pulls_together_that_they_wait_on() -> None:
     stage = staged("a")
     first, second = long_pull(stage), long_pull(stage, call=8)
-    for _ in range(20):
+    for _ in range(8):
         [frame], effects = next_lists(stage)
         assert frame.pulls == first.consumer_id + second.consumer_id
         assert frame.pull_attach.tolist() == [first.attach, second.attach]
-        assert set(frame.pull_wait_ms.tolist()) <= {6_500, *range(6_000)}
+        assert frame.pull_wait_ms.tolist() == [6_500] * 2
         assert not pulls_in(effects)
         assert not pulls_in(confirm(stage, frame))
     bring(stage, first, b"x")
@@ -275,15 +286,16 @@ def test_a_leader_is_told_of_all_pulls_together_that_they_wait_on() -> None:
 
 def test_a_list_says_no_more_than_the_time_that_is_left() -> None:
     stage = staged("a")
-    pull_frame = pull(stage, wait_ms=7_000, timeout_ms=20_000)
+    pull_frame = pull(stage, wait_ms=12_000, timeout_ms=20_000)
     stage.receive("a", end(pull_frame, ended=False))
-    for left_ms in (4_500, 2_000):
+    begun_ms = stage.ms
+    for left_ms in (6_500, 2_000):
         [frame], _ = next_lists(stage)
         assert left_ms - 100 <= frame.pull_wait_ms[0] <= left_ms
         confirm(stage, frame)
-    stage.run_until(7_100)
+    live(stage, begun_ms + 12_500 - stage.ms)
     assert answer(stage.receive("a", end(pull_frame))) == []
-    assert lists(stage.run_until(20_000)) == []
+    assert lists(live(stage, 10_000)) == []
 
 
 def test_short_pulls_are_not_listed() -> None:
@@ -333,10 +345,8 @@ def test_a_leader_that_answers_no_list_is_given_up_as_one_that_answers_no_pull()
     [listed], _ = next_lists(stage)
     confirm(stage, listed)
     until_ms = stage.ms + 6_500
-    while stage.ms < until_ms + 2_500:
-        assert not pulls_in(stage.run_until(stage.ms + 500))
-        stage.receive("a", end(listed))  # of no question: the connection lives
-    [again, *_] = pulls_in(stage.run_until(until_ms + 3_100))
+    assert not pulls_in(live(stage, until_ms + 2_500 - stage.ms))
+    [again, *_] = pulls_in(live(stage, 1_000))
     assert again.attach > frame.attach
 
 
@@ -346,12 +356,28 @@ def test_another_leader_is_asked_though_the_first_still_waits() -> None:
     frame = long_pull(stage)
     assert frame.leader == "a"
     stage.leaders = {1: "a", 2: "b"}
-    _, effects = next_lists(stage)
+    for _ in range(4):
+        [listed], effects = next_lists(stage)
+        effects += confirm(stage, listed)
     [asked] = pulls_in(effects)
     assert asked.leader == "b"
-    listed, effects = next_lists(stage)
-    assert {each.leader for each in listed} == {"a", "b"}
-    assert not [each for each in pulls_in(effects) if each.leader == "a"]
+    stage.receive("b", end(asked, ended=False))
+    listed_now, effects = next_lists(stage)
+    assert {each.leader for each in listed_now} == {"a", "b"}
+    assert not pulls_in(effects)
+
+
+def test_after_a_leader_was_lost_it_is_soon_asked_who_leads() -> None:
+    stage = staged("a", "b")
+    first = pull(stage, wait_ms=LONG_MS, timeout_ms=LONG_MS + 10_000)
+    [second] = sent(stage.receive(first.leader, end(first)), ConsumerFrame)
+    one, other = sent(stage.receive(second.leader, end(second)), ConsumerFrame)
+    stage.receive(other.leader, end(other, ended=False))
+    assert not sent(stage.receive(one.leader, end(one, code=Code.NOT_LEADER)), MetadataRequest)
+    effects = live(stage, 3_000)
+    assert sent(effects, MetadataRequest)
+    [again, *_] = pulls_in(effects)
+    assert again.leader == one.leader
 
 
 def test_a_leader_that_leads_no_more_is_left_out() -> None:
@@ -362,7 +388,7 @@ def test_a_leader_that_leads_no_more_is_left_out() -> None:
     stage.leaders = {1: "b", 2: "b"}
     effects = confirm(stage, listed, code=Code.NOT_LEADER)
     effects += stage.run_until(stage.ms + 200)
-    [asked] = pulls_in(stage.answer_metadata(effects))
+    [asked] = pulls_in(effects + stage.answer_metadata(effects))
     assert asked.leader == "b"
 
 
