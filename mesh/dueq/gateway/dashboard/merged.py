@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from dueq import AsyncClient, BrowsePage, ScheduledMessage, limits
+from dueq import AsyncClient, BrowsePage, ScheduledMessage, TopicInfo, limits
 from dueq.gateway.problems import Unfit
 
 Order = tuple[int, ...]
@@ -91,8 +91,22 @@ class Merged:
     async def page(self, client: AsyncClient, cursor: str) -> tuple[list[ScheduledMessage], str | None]:
         """Return some messages, and the cursor of the next page; None: there is none."""
         info = await client.describe(self.topic)
-        # Turns of groups are of one partition each, and not to be merged.
-        width = 1 if info.kind == "fair" and self.state == "waiting" else limits.DASHBOARD_MERGED_MAX
+        if info.kind != "fair" or self.state != "waiting":
+            return await self._part(client, info, cursor, limits.DASHBOARD_MERGED_MAX, self.limit)
+        # Turns of groups are of one partition each, and not to be merged: one partition follows the other.
+        found: list[ScheduledMessage] = []
+        following: str | None = cursor
+        for _ in range(limits.DASHBOARD_MERGED_MAX):
+            some, following = await self._part(client, info, following or "", 1, self.limit - len(found))
+            found += some
+            if following is None or len(found) == self.limit:
+                break
+        return found, following
+
+    async def _part(
+        self, client: AsyncClient, info: TopicInfo, cursor: str, width: int, limit: int
+    ) -> tuple[list[ScheduledMessage], str | None]:
+        """Return messages of so many partitions, and where to go on."""
         at = _Cursor.of(cursor) if cursor else _Cursor()
         width = min(width, info.partitions - at.first)
         if width <= 0:
@@ -107,7 +121,7 @@ class Merged:
         )
         read = iter(found)
         some = [None if place is None else next(read) for place in places]
-        shown, after = _merged(some, places, self.limit)
+        shown, after = _merged(some, places, limit)
         if any(place is not None for place in after):
             return shown, _Cursor(at.first, after).text()
         beyond = at.first + width

@@ -111,6 +111,18 @@ def test_groups_take_turns_so_their_partitions_are_not_merged() -> None:
     assert found == ["0-000", "1-000"]
 
 
+@given(PARTITIONS, some.integers(1, 6))
+def test_one_partition_of_groups_follows_the_other_on_full_pages(
+    partitions: list[list[int]], limit: int
+) -> None:
+    topic = Topic(partitions, "fair")
+    pages = walked(topic, limit)
+    assert [each.id for page in pages for each in page] == [
+        each.id for part in topic.messages for each in part
+    ]
+    assert all(len(page) == limit for page in pages[:-1])
+
+
 def test_a_cursor_is_what_the_page_before_said() -> None:
     with pytest.raises(Unfit, match="cursor"):
         asyncio.run(Merged("mail", "waiting", None, None, "", 5).page(Topic([[1]]), "nonsense"))  # type: ignore[arg-type]
