@@ -32,6 +32,14 @@ KEYS: Final = (
         finders=(19,),
     ),
     Bug(
+        "new-keys-need-no-look",
+        "The keys of an INSERT of which none is in memory count as new, whatever the disk has.",
+        "a cache miss that is taken for an absence, by the quick way only",
+        (change("core.state.names:Names.hold_fresh", "self._stored.perhaps(high, low)", "[]"),),
+        seeds=60,
+        finders=(19, 55, 87),
+    ),
+    Bug(
         "sweep-takes-a-live-key",
         "A remembered key that is taken again is swept as if it were still only remembered.",
         "a time to live that outlives the value",

@@ -50,6 +50,8 @@ _COLUMNS = ("first", "target_sequence", "target_row", "token", "due", "size", "c
             "key_high", "key_low", "once_high", "once_low", "once_digest")  # fmt: skip
 _TEXTS_TOGETHER = 8
 _ENDING_LEASES = (RecordKind.ACK, RecordKind.NACK, RecordKind.RELEASE)
+GATHER_KEYED_FROM: Final = 1
+"""The same where unique keys say to which partition rows go: each call has a few rows for each of them."""
 
 
 class IdRun(NamedTuple):
@@ -502,12 +504,13 @@ class RequestWindow:
         if open_count and self.next_sequence - min(self.open) >= limits.REQUESTS_IN_FLIGHT_MAX:
             return False
         full = self.rows >= limits.REQUEST_ROWS_MAX // 2 or self.bytes >= limits.REQUEST_BYTES_MAX // 2
-        if full or open_count < GATHER_FROM or self._is_overdue(now_us):
+        gather_from = GATHER_KEYED_FROM if len(self.waiting[0].key_high) else GATHER_FROM
+        if full or open_count < gather_from or self._is_overdue(now_us):
             return True
         if all(part.patient for part in self.waiting):
             return False
         # Patient requests are answered late: parts that cannot wait do not wait for those.
-        return sum(not change.request.patient for change in self.open.values()) < GATHER_FROM
+        return sum(not change.request.patient for change in self.open.values()) < gather_from
 
     def _is_overdue(self, now_us: int) -> bool:
         """Whether a part has waited long enough for the answers to others, all of which are on their way."""
