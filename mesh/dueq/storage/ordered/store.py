@@ -17,8 +17,9 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from dueq.core.ports.entry import State, block_starts, keys_of, packed
+from dueq.core.ports.entry import Entries, State, block_starts, keys_of, packed
 from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
@@ -397,8 +398,8 @@ class OrderedStore:
         uid, put, put_of, batch = write.uid, write.put, write.put_of, self._timeline_batch
         if not len(put):
             return
-        waits = put["state"] == State.WAITING
-        waiting, leased = put[waits], put[put["state"] == State.LEASED]
+        waits = _in_order(put, put_of)
+        waiting, leased = put.take(waits), put[put["state"] == State.LEASED]
         of = put_of[waits] if put_of is not None else None
         keys, at = keys_of(waiting), waiting["wait_at"]
         values = shortened(waiting) if write.short else packed(waiting)
@@ -466,6 +467,15 @@ class OrderedStore:
 
     def _mark_proven(self, write: MarkProven) -> None:
         self._timeline_batch.append((layout.head(write.uid, b"X"), None))
+
+
+def _in_order(put: Entries, put_of: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.intp]:
+    """Return where the waiting entries are, as the index has them: LevelDB takes neighbours in at less cost."""
+    waits = np.flatnonzero(put["state"] == State.WAITING)
+    order = put["wait_at"][waits]
+    if put_of is None:
+        return waits[np.argsort(order)]
+    return waits[np.lexsort((order, *put_of[waits].T[::-1]))]
 
 
 def blocks_of(entry: LogEntry) -> Iterable[tuple[int, int, int]]:
