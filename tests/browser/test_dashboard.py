@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -23,6 +24,17 @@ pytestmark = pytest.mark.integration
 
 HOUR_MS = 3_600_000
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=alert(1)>"
+
+_CHART_OF_DAYS = """
+const [begin, done] = arguments;
+import("/dashboard/files/chart.js").then(({ chart }) => {
+  const made = chart("days");
+  document.querySelector("main").replaceChildren(made.element);
+  made.update({ at: Date.parse(begin), since: 0, delivered: [], due: [], past: 0, ahead: 45 * 86_400, step: 3600 });
+  done([...made.element.querySelectorAll("text[text-anchor=middle]")].map((each) => each.textContent));
+});
+"""
+"""The labels of an axis from an instant on."""
 
 
 @pytest.fixture(scope="module")
@@ -317,6 +329,15 @@ def test_a_time_that_the_clocks_skip_or_repeat_is_said(tab: Tab) -> None:
         script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'));"
         tab.driver.execute_script(script, due, text)
         tab.says(said, ".moment")
+
+
+def test_the_days_of_a_chart_begin_at_midnight_though_the_clocks_change(tab: Tab) -> None:
+    tab.go("/create")
+    for year, month in ((2026, 10), (2027, 3)):
+        labels = tab.driver.execute_async_script(_CHART_OF_DAYS, f"{year}-{month:02}-02T12:00:00Z")
+        days = [datetime.strptime(f"{label} {year}", "%a %d %b %Y") for label in labels]
+        assert len(days) > 5
+        assert len({later - earlier for earlier, later in pairwise(days)}) == 1, labels
 
 
 def test_the_keyboard_alone_suffices(tab: Tab, mail: str) -> None:

@@ -2,7 +2,7 @@
 // in one second are both to be seen.
 
 import { fresh, h, put, say, svg } from "./dom.js";
-import { clock, count, day, duration, iso, minute, number, onZone, short } from "./words.js";
+import { clock, count, day, duration, inUtc, iso, minute, number, onZone, short } from "./words.js";
 
 const HEIGHT = 220;
 const MARGIN = { top: 20, right: 12, bottom: 24, left: 44 };
@@ -167,9 +167,12 @@ function ticks(begin, end, inner) {
   const wanted = ((end - begin) * 70) / inner;
   const step = [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600, 2_592_000, 7_776_000]
     .find((each) => each >= wanted) ?? 31_536_000;
-  const shift = new Date(begin * 1000).getTimezoneOffset() * 60;
+  // Full hours and days of the zone that times are shown in; its clocks may change on the way.
+  const shift = (second) => (inUtc() ? 0 : new Date(second * 1000).getTimezoneOffset() * 60);
   const found = [];
-  for (let at = Math.ceil((begin - shift) / step) * step + shift; at <= end; at += step) {
+  for (let local = Math.ceil((begin - shift(begin)) / step) * step; ; local += step) {
+    const at = local + shift(local + shift(local));
+    if (at > end) break;
     found.push([at, step < 60 ? clock(at * 1000) : step < 86_400 ? minute(at * 1000) : day(at * 1000)]);
   }
   return found.filter(([at]) => at > begin + (end - begin) * 0.03 && at < end - (end - begin) * 0.03);
