@@ -121,6 +121,20 @@ STORAGE: Final = (
         ),
     ),
     Bug(
+        "short-row-forgets-the-first-instant",
+        "A message that was moved gets its first instant, and so its id, from where it waits now.",
+        "what follows from a key usually is taken to follow always",
+        (
+            change(
+                "storage.ordered.short_rows:shortened",
+                "    masks = ",
+                "    differences[:, _INSTANTS[1]] = 0\n    masks = ",
+            ),
+        ),
+        seeds=24,
+        finders=(0,),
+    ),
+    Bug(
         "low-water-above-waiting",
         "Scans of the index begin at the latest stamp, though messages may wait below it.",
         "RocksDB wiki, queues: a remembered first id",
