@@ -23,9 +23,11 @@ BELIEVED_MS = 6_500
 class Idle:
     """A process with pulls that wait."""
 
-    def __init__(self, stage: Stage, count: int = 1, wait_s: float = LONG_S) -> None:
+    def __init__(
+        self, stage: Stage, count: int = 1, wait_s: float = LONG_S, reach: list[str] | None = None
+    ) -> None:
         self.stage = stage
-        self.sdk: SimClient = stage.sdk("idle")
+        self.sdk: SimClient = stage.sdk("idle", reach)
         self.came: list[tuple[int, bytes]] = []
         self.failed: list[effects.Failed] = []
         self.ended = 0
@@ -76,6 +78,17 @@ def test_idle_pulls_cost_one_frame_for_each_leader_now_and_then() -> None:
     for number, uid in enumerate(stage.uids):
         comes_in_time(stage, idle, b"%d" % number, uid)
     stage.expect(not idle.failed, f"{idle.failed}")
+
+
+def test_a_client_that_reaches_one_broker_only_lists_its_pulls_by_that() -> None:
+    stage = Stage(partitions=3)
+    asked = [stage.watch(name, frames(ConsumerAction.PULL)) for name in stage.names]
+    idle = Idle(stage, reach=["b2"])
+    stage.run_ms(10_000)
+    before = sum(len(each.events) for each in asked)
+    stage.run_ms(60_000)
+    stage.expect(sum(len(each.events) for each in asked) == before, "no pull is repeated")
+    comes_in_time(stage, idle, b"by way of another")
 
 
 def test_a_message_comes_to_an_idle_pull_though_its_leader_died() -> None:
