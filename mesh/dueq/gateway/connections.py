@@ -33,11 +33,11 @@ class Patience:
     def __init__(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, transport: asyncio.Transport, seconds: float | None = None) -> None:
+    def begin(self, cut_off: Callable[[], object], seconds: float | None = None) -> None:
         """Cut the connection off after so long, or the longest pause, unless `end` is called before."""
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(_PAUSE_S if seconds is None else seconds, transport.abort)
+            self._timer = loop.call_later(_PAUSE_S if seconds is None else seconds, cut_off)
 
     def end(self) -> None:
         """What was waited for has come."""
@@ -107,7 +107,7 @@ class HttpConnection(H11Protocol):
         ending: Any = self._ending
         super().connection_made(ending)
         self._taking, self._heading, self._rest = Patience(), Patience(), Patience()
-        self._heading.begin(transport)
+        self._heading.begin(self._late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
@@ -124,7 +124,7 @@ class HttpConnection(H11Protocol):
             return
         super().data_received(data)
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
-            self._heading.begin(self.transport)
+            self._heading.begin(self._late)
         elif self.conn.their_state is not h11.IDLE:
             self._heading.end()
         if self.conn.their_state is not h11.SEND_BODY:
@@ -133,12 +133,12 @@ class HttpConnection(H11Protocol):
     def on_response_complete(self) -> None:
         """The answer is sent; what is left of the request, if the answer did not wait for it, has to come soon."""
         if self.conn.their_state is h11.SEND_BODY:
-            self._rest.begin(self.transport, _DROPPED_S)
+            self._rest.begin(self.transport.abort, _DROPPED_S)
         super().on_response_complete()
 
     def pause_writing(self) -> None:
         """The client does not take what is sent."""
-        self._taking.begin(self.transport)
+        self._taking.begin(self.transport.abort)
         super().pause_writing()
 
     def resume_writing(self) -> None:
@@ -149,6 +149,15 @@ class HttpConnection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, as a problem."""
         self._refuse(problems.of_status(400, msg))
+
+    def _late(self) -> None:
+        """The head of a request did not come in time; who has begun one is told so."""
+        if not self.conn.trailing_data[0]:
+            self.transport.abort()
+            return
+        self._unset_keepalive_if_required()
+        text = f"the head of the request did not come within {_PAUSE_S:g} seconds"
+        self._refuse(problems.of_status(408, text, limit=_PAUSE_S, retry=True))
 
     def _should_upgrade(self) -> bool:
         """Only a GET without a body becomes a WebSocket; of any other request Upgrade is ignored."""
@@ -216,7 +225,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
 
     def pause_writing(self) -> None:
         """The client does not take what is sent."""
-        self._taking.begin(self.transport)
+        self._taking.begin(self.transport.abort)
         super().pause_writing()
 
     def resume_writing(self) -> None:

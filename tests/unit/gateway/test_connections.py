@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 
@@ -138,6 +139,31 @@ def test_what_is_left_of_a_request_has_to_come_soon(monkeypatch: pytest.MonkeyPa
         found.sendall(LINE + b"content-length: 1000000000\r\n\r\n")
         with pytest.raises(ConnectionError):
             _drip(found)
+
+
+def test_a_head_that_does_not_end_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Flooded() as server, socket.create_connection(server.where, timeout=30) as found:
+        found.sendall(LINE + b"content-length: 0\r\n\r\n")
+        answer = b""
+        while not answer.endswith(b"long"):
+            answer += found.recv(65_536)
+        monkeypatch.setattr(connections, "_PAUSE_S", 0.05)
+        found.sendall(b"GET / HTTP/1.1\r\nhost: loc")
+        late = b""
+        while part := found.recv(65_536):
+            late += part
+    assert late.startswith(b"HTTP/1.1 408")
+    assert b"application/problem+json" in late
+
+
+def test_who_begins_no_request_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_PAUSE_S", 0.05)
+    with (
+        Flooded() as server,
+        socket.create_connection(server.where, timeout=30) as found,
+        contextlib.suppress(ConnectionError),
+    ):
+        assert found.recv(1) == b""
 
 
 def test_a_connection_goes_on_when_the_rest_of_a_refused_body_has_come() -> None:
