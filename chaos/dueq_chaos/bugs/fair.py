@@ -28,7 +28,7 @@ FAIR: Final = (
             change(
                 f"{_QUEUE}._count_used",
                 "below.used += count",
-                "below.used += count if below.own is not None else 0",
+                "below.used += count if below.own is not None or below.is_leaf else 0",
             ),
         ),
         seeds=873,
@@ -41,7 +41,13 @@ FAIR: Final = (
         "paused-group-below",
         "The messages of a group are delivered while the level above it is paused.",
         "docs/explanation/kinds.md: what is set for a group holds for those below it",
-        (change(f"{_QUEUE}._may_give", "settings.paused or", "settings.paused and node.own is not None or"),),
+        (
+            change(
+                f"{_QUEUE}._may_give",
+                "settings.paused or",
+                "settings.paused and (node.own is not None or node.is_leaf) or",
+            ),
+        ),
         seeds=681,
         finders=(
             227,
@@ -140,6 +146,14 @@ FAIR: Final = (
         (change("core.state.group_table:GroupTable._begin", "self._given_changed = True", "pass"),),
         seeds=356,
         finders=(355,),
+    ),
+    Bug(
+        "starving-group-not-read",
+        "Of very many groups, one whose turn it is waits for the disk, and nobody reads what it needs.",
+        "a wait without anything that ends it",
+        (change("core.delivery.leasing:Leasing.lease", "lane.partition.read_on()", "pass"),),
+        seeds=292,
+        finders=(291,),
     ),
 )
 """All of them."""

@@ -141,14 +141,18 @@ def _alarms(queue: PriorityQueue, now: Now) -> Iterator[str]:
 
 def _groups(queue: FairQueue, now: Now) -> Iterator[str]:
     sleeping = sum(map(len, queue._sleeping.values()))
-    ready = sum(len(leaf.heap) for leaf in queue._leaves.values())
+    ready = sum(len(leaf.heap or ()) for leaf in queue._leaves.values())
     alarms, places = len(queue._alarms), len(queue)
+    unknown = queue._messages.unknown_count
     if sleeping + ready != places:
         yield f"a fair queue counts {places} places, {sleeping} sleep and {ready} are ready"
-    if not all(queue._sleeping.values()) or not all(leaf.heap for leaf in queue._leaves.values()):
+    if not all(queue._sleeping.values()):
         yield "a fair queue keeps groups that have no place"
-    if alarms > places + EACH_MAX:  # some are of messages that came out along with sooner ones
-        yield f"a fair queue has {alarms} alarms for {places} places"
+    idle = sum(1 for leaf in queue._leaves.values() if not leaf.heap)
+    if idle > unknown + EACH_MAX:  # the next look forgets those of which nothing is on the disk
+        yield f"a fair queue keeps {idle} groups that have no place, {unknown} classes are on the disk"
+    if alarms > 2 * (places + unknown) + due_queue.SPARE_PLACES + EACH_MAX:
+        yield f"a fair queue has {alarms} alarms for {places} places, {unknown} classes are on the disk"
 
 
 def _lives(partition: Partition) -> int:

@@ -150,6 +150,7 @@ class TopicDispatcher:
         self._successors.led(partition.uid)
         lane = self._lanes[partition.uid] = Lane(partition, self._turns)
         lane.queue.add(partition.timeline.deliverable_hot())
+        partition.timeline.led_by(lane.queue.guide)
         leased = partition.timeline.leased()
         if len(leased):
             owners = self._lifetimes.inherit(leased, now)
@@ -170,6 +171,7 @@ class TopicDispatcher:
             return
         self._dirty = True
         self._successors.unled(uid)
+        lane.partition.timeline.led_by(None)
         self._stager.forget(lane)
         slots = np.fromiter(lane.leases.slot_of.values(), np.intp, len(lane.leases))
         if len(slots):

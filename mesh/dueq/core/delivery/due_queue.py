@@ -47,6 +47,7 @@ class DueQueue:
     """
 
     __slots__ = ("_heap", "_rows", "_sorted")
+    guide: Final = None
 
     def __init__(self, rows: Callable[[U64], Entries]) -> None:
         self._rows = rows

@@ -5,8 +5,9 @@ front gets as many messages as its weight is; then it goes to the back. So howev
 first of another waits at most for the sum of the weights of those in its ring. This is deficit round robin where
 every message costs one (Shreedhar and Varghese 1996). Rings are volatile: a new leader begins anew.
 
-A child that is paused, has no slot left (`max_unacked`) or no token (`rate`), or waits for the disk is passed over
-until the next round.
+A child that is paused, has no slot left (`max_unacked`) or no token (`rate`) is passed over until the next round. So
+is one that waits for the disk while there are few groups. Of very many groups most have nothing in memory (see
+`core/state/fair_window.py`): what is read next follows from whose turn it is, and who waits for it keeps its turn.
 
 A group sleeps until its first message is due. Of a hundred thousand groups that wake together, or have no slot, one
 look takes a bounded number; the next one goes on where it ended.
@@ -15,19 +16,22 @@ look takes a bounded number; the next one goes on where it ended.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import KeysView
-from heapq import heappop, heappush
+from collections.abc import Iterable, KeysView
+from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from dueq.core.delivery.due_queue import KEY_BITS, KEY_MASK, NEVER_MS
+from dueq.core.delivery.due_queue import KEY_BITS, KEY_MASK, NEVER_MS, SPARE_PLACES
 from dueq.core.delivery.fair_tree import Node
 from dueq.core.delivery.group_rates import GroupRates
 from dueq.core.delivery.hot_messages import HotMessages
 from dueq.core.delivery.leases import LeaseTable, Phase
 from dueq.core.ports.entry import NO_ENTRIES, Entries, State, is_wide, joined, keys_of
-from dueq.core.state.fair import RANK_BITS, group_classes
+from dueq.core.state.class_set import RANK_BITS
+from dueq.core.state.fair import group_classes
+from dueq.core.state.window import Cut, Guide
 from dueq.limits import FAIR_LOOKS_MAX, FAIR_WAKES_MAX
 from dueq_codecs.groups import AS_CREATED, GroupSettings
 
@@ -36,45 +40,62 @@ _PLACE_BITS: Final = 48 + KEY_BITS
 """Of a place in a group's heap: rank, then wait_at and key."""
 _PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
 _RANK_MASK: Final = (1 << RANK_BITS) - 1
+_NUMBER_BITS: Final = 32
+"""Of an alarm: its last bits are the group's number."""
+_NUMBER_MASK: Final = (1 << _NUMBER_BITS) - 1
 
 
 class FairQueue:
-    """Places of waiting messages; see `WaitingQueue`."""
+    """Places of waiting messages; see `WaitingQueue`.
+
+    Attributes:
+        until_ms: what waits until then is ready: the latest instant that was asked for.
+        is_starving: somebody whose turn it is waits for the disk.
+    """
 
     def __init__(self, messages: HotMessages, leases: LeaseTable, rates: GroupRates) -> None:
         self._messages, self._leases, self._rates = messages, leases, rates
-        self._clear()
-
-    def _clear(self) -> None:
+        self._limited = messages.groups.limited
         self._root = Node("", None)
         self._leaves: dict[int, Node] = {}
-        # Messages that are not due, by group: heaps of wait_at, key and rank; the first instant of each is an alarm.
+        # Messages that were not due when they came, by group: heaps of wait_at, key and rank.
         self._sleeping: dict[int, list[int]] = {}
-        # A heap of (instant, group), and its elements: none is there twice, though a group gets new first messages.
-        self._alarms: list[tuple[int, int]] = []
-        self._alarmed: set[tuple[int, int]] = set()
+        # A heap of instants with groups that are to be looked at then, and its elements: none is there twice.
+        self._alarms: list[int] = []
+        self._alarmed: set[int] = set()
+        self.until_ms = -1
         self._ready_ms = NEVER_MS
         self._ready = self._places = 0
         self._counted: list[Node] = []
         # Keys that have come out in this turn, at most those of a record: a message may be entered twice.
         self._given: set[int] = set()
         self._looks = 0
+        self._stopped = self.is_starving = False  # stopped: in this look
+        self._turns = self._hungry_from = 0
 
     def __len__(self) -> int:
         return self._places
+
+    @property
+    def guide(self) -> Guide:
+        """Who tells the window whose turn it is."""
+        return self
 
     @property
     def head_ms(self) -> int:
         """Instant of some message that is due, or else of the first that will be; NEVER_MS when none waits."""
         if self._root.front is not None:
             return self._ready_ms
-        return self._alarms[0][0] if self._alarms else NEVER_MS
+        return self._alarms[0] >> _NUMBER_BITS if self._alarms else NEVER_MS
 
     def add(self, entries: Entries) -> None:
         """Enter waiting messages; those that are in already do no harm."""
         columns = group_classes(entries).tolist(), entries["wait_at"].tolist(), keys_of(entries).tolist()
         for of, wait_at, key in zip(*columns, strict=True):
             number = of >> RANK_BITS
+            if wait_at <= self.until_ms and (leaf := self._leaves.get(number)) is not None:
+                self._is_ready(leaf, of & _RANK_MASK, wait_at << KEY_BITS | key)
+                continue
             place = (wait_at << KEY_BITS | key) << RANK_BITS | of & _RANK_MASK
             heap = self._sleeping.get(number)
             if heap is None:
@@ -98,51 +119,154 @@ class FairQueue:
             self._give_turn_back(leaf)
 
     def renew(self, entries: Entries) -> None:
-        """Forget all places but those of these waiting messages, which are all that may come out."""
-        self._clear()
+        """Forget all places but those of these waiting messages, which are all that may come out. Turns stay."""
+        for leaf in self._leaves.values():
+            leaf.heap = None
+        self._sleeping.clear()
+        self._places = self._ready = 0
         self.add(entries)
+        self._trim_alarms()
 
     def count_until(self, until_ms: int, limit: int) -> int:
         """Return about how many wait until `until_ms`, at most `limit`."""
         self._wake(until_ms)
         return min(self._ready, limit)
 
+    # ------------------------------------------------------------ what is only on the disk
+
+    def expect(self, cuts: Iterable[Cut]) -> None:
+        """Note that more of these classes lies behind a position, and only on the disk (see `Guide`)."""
+        for of, wait_at, key in cuts:
+            number = of >> RANK_BITS
+            leaf, rank, end = self._leaves.get(number), of & _RANK_MASK, wait_at << KEY_BITS | key
+            if leaf is not None and leaf.heap:
+                first, last = rank << _PLACE_BITS | end, (rank + 1) << _PLACE_BITS
+                kept = [place for place in leaf.heap if not first < place < last]
+                self._places -= len(leaf.heap) - len(kept)
+                self._ready -= len(leaf.heap) - len(kept)
+                heapify(kept)
+                leaf.heap = kept or None
+            heap = self._sleeping.get(number)
+            if heap is not None:
+                kept = [each for each in heap if each & _RANK_MASK != rank or each >> RANK_BITS <= end]
+                self._places -= len(heap) - len(kept)
+                if kept:
+                    heapify(kept)
+                    self._sleeping[number] = kept
+                else:
+                    del self._sleeping[number]
+            if leaf is None or wait_at > self.until_ms:
+                self._wake_at(wait_at, number)
+        self._trim_alarms()
+
+    def coming(self, limit: int) -> list[tuple[int, int]]:
+        """Return the groups that have the next turns, and how many messages a turn takes (see `Guide`)."""
+        leaves = islice(self._root.coming(self._is_closed), limit)
+        return [(leaf.number, self._weight(leaf)) for leaf in leaves]
+
+    def hungry(self, runway: int, most: int) -> list[tuple[int, int]]:
+        """Return what should be read for the next turns (see `Guide`), once half of the runway is used up."""
+        if not self.is_starving and self._turns < self._hungry_from:
+            return []
+        self.is_starving = False
+        found: list[tuple[int, int]] = []
+        first = runway
+        for at, leaf in enumerate(islice(self._root.coming(self._is_closed), runway)):
+            heap, takes = leaf.heap or [], min(self._weight(leaf), most)
+            if at and len(heap) >= takes and heap[0] < 1 << _PLACE_BITS:
+                continue  # of its first rank, and it is not its turn yet: most likely nothing comes before it
+            unknown = self._unknown(leaf, self.until_ms)
+            if unknown is not None and not (len(heap) >= takes and self._comes_first(leaf, unknown)):
+                first = min(first, at)
+                found.append((unknown, takes))
+                if len(found) == most:
+                    break
+        if first > runway // 2:
+            self._hungry_from = self._turns + first - runway // 2
+            return []
+        return found
+
+    def _is_closed(self, node: Node) -> bool:
+        """Whether nothing of a group is given for a while."""
+        settings = self._settings(node)
+        return settings.paused or 0 < settings.max_unacked <= node.used
+
+    def _unknown(self, leaf: Node, until_ms: int) -> int | None:
+        """Return the first class of a group of which something that is ready may be only on the disk."""
+        first = leaf.number << RANK_BITS
+        return self._messages.unknown_in(first, first + (1 << RANK_BITS), until_ms)
+
+    def _unknown_ms(self, number: int) -> int:
+        """Return since when something of a group may be ready that is only on the disk; NEVER_MS: there is nothing."""
+        first = number << RANK_BITS
+        at = self._messages.unknown_at(first, first + (1 << RANK_BITS))
+        return at if at is not None else NEVER_MS
+
     # ------------------------------------------------------------ what is ready
 
     def _wake_at(self, instant: int, number: int) -> None:
-        alarm = instant, number
+        alarm = instant << _NUMBER_BITS | number
         if alarm not in self._alarmed:
             self._alarmed.add(alarm)
             heappush(self._alarms, alarm)
 
+    def _trim_alarms(self) -> None:
+        """Make the alarms anew when most of them are of groups that have nothing any more."""
+        most = 2 * (len(self._sleeping) + self._messages.unknown_count) + SPARE_PLACES
+        if len(self._alarms) <= most:
+            return
+        groups = {alarm & _NUMBER_MASK for alarm in self._alarms}
+        self._alarms.clear()
+        self._alarmed.clear()
+        for number in groups:
+            self._sleep(number)
+
+    def _sleep(self, number: int) -> None:
+        """Look at a group again when the next of its messages is ready, if there is any."""
+        heap = self._sleeping.get(number)
+        at = heap[0] >> KEY_BITS + RANK_BITS if heap else NEVER_MS
+        if number not in self._leaves:
+            at = min(at, self._unknown_ms(number))
+        if at < NEVER_MS:
+            self._wake_at(at, number)
+
     def _wake(self, until_ms: int) -> None:
         """Let messages be ready that wait until then: all of a group at once, but not all groups."""
+        self.until_ms = max(self.until_ms, until_ms)
         bound = (until_ms + 1) << KEY_BITS + RANK_BITS
         for _ in range(FAIR_WAKES_MAX):
-            if not self._alarms or self._alarms[0][0] > until_ms:
+            if not self._alarms or self._alarms[0] >> _NUMBER_BITS > until_ms:
                 return
             alarm = heappop(self._alarms)
             self._alarmed.discard(alarm)
-            number = alarm[1]
-            heap = self._sleeping.get(number)
-            if heap is None or heap[0] >= bound:
-                continue  # it has an alarm for its first instant
-            leaf = self._leaf(number)
-            while heap and heap[0] < bound:
-                place = heappop(heap)
-                if leaf is None:
-                    self._places -= 1
-                else:
-                    self._is_ready(leaf, place & _RANK_MASK, place >> RANK_BITS)
-            if leaf is not None:
-                self._activate(leaf)
-            if heap:
-                self._wake_at(heap[0] >> KEY_BITS + RANK_BITS, number)
+            self._wake_group(alarm & _NUMBER_MASK, bound, until_ms)
+
+    def _wake_group(self, number: int, bound: int, until_ms: int) -> None:
+        heap = self._sleeping.get(number)
+        is_due = heap is not None and heap[0] < bound
+        if not is_due and (number in self._leaves or self._unknown_ms(number) > until_ms):
+            self._sleep(number)
+            return
+        leaf = self._leaf(number)
+        while heap and heap[0] < bound:
+            place = heappop(heap)
+            if leaf is None:
+                self._places -= 1
             else:
-                del self._sleeping[number]
+                self._is_ready(leaf, place & _RANK_MASK, place >> RANK_BITS)
+        if heap:
+            self._wake_at(heap[0] >> KEY_BITS + RANK_BITS, number)
+        elif heap is not None:
+            del self._sleeping[number]
+        if leaf is not None:
+            self._ready_ms = min(self._ready_ms, until_ms)
+            self._activate(leaf)
 
     def _is_ready(self, leaf: Node, rank: int, place: int) -> None:
-        heappush(leaf.heap, rank << _PLACE_BITS | place)
+        if leaf.heap is None:
+            leaf.heap = [rank << _PLACE_BITS | place]
+        else:
+            heappush(leaf.heap, rank << _PLACE_BITS | place)
         self._ready += 1
         self._ready_ms = min(self._ready_ms, place >> KEY_BITS)
 
@@ -153,8 +277,19 @@ class FairQueue:
             name = self._messages.groups.name_of(number)
             if name is None:
                 return None
-            leaf = self._leaves[number] = self._root.leaf(name, number)
+            leaf = self._leaves[number] = self._root.leaf(name, number, self._split)
         return leaf
+
+    def _split(self, leaf: Node) -> None:
+        """A group gets a group below it."""
+        own = leaf.split()
+        self._leaves[own.number] = own
+
+    def _has_more(self, node: Node) -> bool:
+        """Whether something of a group is ready, or may be on the disk."""
+        if not node.is_leaf:
+            return node.front is not None
+        return bool(node.heap) or self._unknown(node, self.until_ms) is not None
 
     def _activate(self, node: Node) -> None:
         """Enter a node at the back of the ring above it, and so on up to the root, if it is not in yet."""
@@ -167,7 +302,9 @@ class FairQueue:
 
     def _settings(self, node: Node) -> GroupSettings:
         """What is set for a group; what is its own has the usual settings, as its level has those of the group."""
-        group = self._messages.groups.limited.get(node.name) if node.number < 0 else None
+        if not self._limited:
+            return AS_CREATED
+        group = self._limited.get(node.name)
         return group.settings if group is not None and group.settings is not None else AS_CREATED
 
     def _weight(self, node: Node) -> int:
@@ -184,7 +321,7 @@ class FairQueue:
             return NO_ENTRIES
         if not again:  # else slots are still charged for what was given
             self._count_used()
-        self._looks = FAIR_LOOKS_MAX
+        self._looks, self._stopped = FAIR_LOOKS_MAX, False
         found: list[Entries] = []
         count = 0
         while count < limit and (chosen := self._choose(until_ms, limit - count)):
@@ -202,8 +339,10 @@ class FairQueue:
             leaf = self._next(self._root, until_ms)
             if leaf is None:
                 break
+            assert leaf.heap
             chosen.append((leaf, heappop(leaf.heap)))
             self._charge(leaf)
+        self._turns += len(chosen)
         self._places -= len(chosen)
         self._ready -= len(chosen)
         return chosen
@@ -262,15 +401,23 @@ class FairQueue:
             return False
         if settings.rate and not self._rates.has_token(node.name, settings, node.drawn):
             return False
-        return node.number < 0 or self._is_known(node, until_ms)
+        return not node.is_leaf or self._is_known(node, until_ms)
 
     def _is_known(self, leaf: Node, until_ms: int) -> bool:
-        """Whether nothing of the group that is only on disk may come before its first place in memory."""
-        first = leaf.number << RANK_BITS
-        unknown = self._messages.unknown_in(first, first + (1 << RANK_BITS), until_ms)
+        """Whether there is a first place in memory, and nothing that is only on disk may come before it."""
+        unknown = self._unknown(leaf, until_ms)
         if unknown is None:
+            return bool(leaf.heap)
+        if leaf.heap and self._comes_first(leaf, unknown):
             return True
-        of = first | leaf.heap[0] >> _PLACE_BITS
+        if self._messages.by_turns:
+            self._stopped = self.is_starving = True
+        return False
+
+    def _comes_first(self, leaf: Node, unknown: int) -> bool:
+        """Whether a group's first place in memory comes before all that is only on disk, from a class on."""
+        assert leaf.heap
+        of = leaf.number << RANK_BITS | leaf.heap[0] >> _PLACE_BITS
         if of != unknown:
             return of < unknown
         end = self._messages.end_of(of)
@@ -278,18 +425,20 @@ class FairQueue:
 
     def _next(self, node: Node, until_ms: int) -> Node | None:
         """Return the group's own messages whose turn it is; None: none may be given."""
-        if node.number >= 0:
+        if node.is_leaf:
             return node
         for _ in range(node.ring_size):
-            if not self._looks:
-                break
             child = node.front
-            assert child is not None
+            if not self._looks or child is None:
+                break
             leaf = self._next(child, until_ms) if self._may_give(child, until_ms) else None
-            if leaf is not None:
+            if leaf is not None or self._stopped:
                 return leaf
             self._looks -= 1
-            self._pass_on(node)
+            if self._has_more(child):
+                self._pass_on(node)
+            else:
+                self._leave(node, child)
         return None
 
     def _pass_on(self, node: Node) -> None:
@@ -301,27 +450,28 @@ class FairQueue:
     def _charge(self, leaf: Node) -> None:
         """One message of the group was given."""
         node = leaf
+        self._count(node, 1)
         while (above := node.parent) is not None:
-            if not above.used:
-                self._counted.append(above)
-            above.used += 1
-            above.drawn += 1
+            self._count(above, 1)
             above.left -= 1
-            if not node.is_active:
+            if not self._has_more(node):
                 self._leave(above, node)
             elif above.left <= 0:
                 self._pass_on(above)
             node = above
 
+    def _count(self, node: Node, given: int) -> None:
+        if not node.used:
+            self._counted.append(node)
+        node.used += given
+        node.drawn += given
+
     def _discharge(self, leaf: Node) -> None:
         """What the group was charged for was no message: it is its turn again, if anything of it is ready."""
+        for node in leaf.path():
+            self._count(node, -1)
         node = leaf
-        while (above := node.parent) is not None:
-            above.used -= 1
-            above.drawn -= 1
-            node = above
-        node = leaf
-        while node.parent is not None and not node.is_active:
+        while node.parent is not None and not self._has_more(node):
             node = node.parent
         self._give_turn_back(node)
 
@@ -342,5 +492,6 @@ class FairQueue:
         if above.front is not None:
             above.left = self._weight(above.front)
         above.drop(node)
-        if node.number >= 0:
+        if node.is_leaf:
             self._leaves.pop(node.number, None)
+            self._sleep(node.number)

@@ -1,28 +1,30 @@
 """The tree of groups of a fair topic, as far as something of them is ready: each level has a ring of turns.
 
 There may be as many groups as messages, so a node holds no more than it needs, and each step costs the same however
-many others there are: a ring is linked through its nodes.
+many others there are: a ring is linked through its nodes. A group without groups below it is one node. Where there
+are some, what is the group's own takes turns with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 
 
 class Node:
-    """One level of the tree of groups, or what is a group's own (a leaf).
+    """One level of the tree of groups, or what is a group's own.
 
     Attributes:
-        name: of the group.
+        name: of the group, under which something may be set for it; "" for what is a group's own.
         parent: the level above; None: the root.
-        number: of the group, where messages are its own; -1: there are none.
-        own: what is the group's own; None: nothing.
+        number: of the group, if it is a leaf; -1: it has groups below it.
+        own: what is the group's own, beside the groups below it; None: nothing.
         children: groups below it, by the last part of their names; None: there are none.
         front: the child whose turn it is, of those that have something ready; None: none has.
         ring_size: how many children have something ready.
         in_ring: whether it is in the ring of its parent.
         left: how many more messages the child in front gets.
-        heap: places of messages that are ready, where they are its own.
+        heap: places of messages that are ready and in memory, where they are its own.
         used: messages of the group that consumers hold, as far as anybody asks.
         drawn: those of them that were chosen in this turn, and are not leased yet.
     """
@@ -40,14 +42,14 @@ class Node:
         self.ring_size = 0
         self.in_ring = False
         self.left = 0
-        self.heap: list[int] = []
+        self.heap: list[int] | None = None
         self.used = self.drawn = 0
         self._before = self._after = self
 
     @property
-    def is_active(self) -> bool:
-        """Whether something of it is ready."""
-        return bool(self.heap) or self.front is not None
+    def is_leaf(self) -> bool:
+        """Whether messages are its own, and no group is below it."""
+        return self.number >= 0
 
     def path(self) -> Iterator[Node]:
         """Yield this node and those above it, up to the root."""
@@ -62,18 +64,38 @@ class Node:
         """Return the group of that name below this one, if anything of it is ready."""
         return self.children.get(level) if self.children is not None else None
 
-    def leaf(self, name: str, number: int) -> Node:
-        """Return a new leaf for what is a group's own, and have all levels above it; to be called at the root."""
+    def leaf(self, name: str, number: int, split: Callable[[Node], None]) -> Node:
+        """Return a new leaf for what is a group's own, and have all levels above it; to be called at the root.
+
+        Args:
+            name: of the group.
+            number: of the group.
+            split: called with a leaf that gets a group below it.
+        """
         node = self
         for level in name.split(".") if name else ():
+            if node.is_leaf:
+                split(node)
             child = node.child(level)
             if child is None:
                 child = Node(f"{node.name}.{level}" if node.name else level, node)
                 node.children = node.children if node.children is not None else {}
                 node.children[level] = child
             node = child
-        node.own = Node(name, node, number)
-        return node.own
+        if node.parent is None or node.children:
+            node.own = Node("", node, number)
+            return node.own
+        node.number = number
+        return node
+
+    def split(self) -> Node:
+        """Let what is a leaf's own take turns with groups below it; returns the node for that."""
+        own = self.own = Node("", self, self.number)
+        own.heap, self.heap, self.number = self.heap, None, -1
+        if self.in_ring:
+            self.append(own)
+            self.left = 1
+        return own
 
     def drop(self, node: Node) -> None:
         """Take a child out of the tree that has nothing any more."""
@@ -115,3 +137,31 @@ class Node:
         """It is the next child's turn."""
         if self.front is not None:
             self.front = self.front._after
+
+    def coming(self, passes: Callable[[Node], bool]) -> Iterator[Node]:
+        """Yield the leaves in the order of their next turns, each once.
+
+        Args:
+            passes: returns whether a child is passed over.
+        """
+        if self.is_leaf:
+            yield self
+            return
+        levels: deque[Iterator[Node]] = deque()
+        child = self.front
+        for _ in range(self.ring_size):
+            assert child is not None
+            if not passes(child):
+                if child.number >= 0:
+                    yield child
+                else:
+                    levels.append(below := child.coming(passes))
+                    if (leaf := next(below, None)) is not None:
+                        yield leaf
+            child = child._after
+        while levels:
+            below = levels.popleft()
+            leaf = next(below, None)
+            if leaf is not None:
+                yield leaf
+                levels.append(below)

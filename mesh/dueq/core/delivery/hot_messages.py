@@ -28,6 +28,20 @@ class HotMessages(Protocol):
         """Return the same of the classes from `first` on, up to the one before `behind`."""
         ...
 
+    def unknown_at(self, first: int, behind: int) -> int | None:
+        """Return since when something of these classes may be ready that is only on disk; None: nothing is there."""
+        ...
+
+    @property
+    def unknown_count(self) -> int:
+        """How many classes there are of which more may be that is only on disk."""
+        ...
+
+    @property
+    def by_turns(self) -> bool:
+        """Whether what is read follows from whose turn it is: who waits for the disk keeps its turn."""
+        ...
+
     @property
     def groups(self) -> GroupTable:
         """The groups of messages, for reading only."""

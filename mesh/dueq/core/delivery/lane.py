@@ -23,6 +23,7 @@ from dueq.core.state.body_table import BodyTable
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.heading_table import HeadingTable
 from dueq.core.state.job import Job
+from dueq.core.state.window import Guide
 from dueq.instant import Now
 from dueq_codecs.records import U64, Record, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
@@ -62,6 +63,14 @@ class LedTimeline(HotMessages, Protocol):
         """Waiting entries of the hot window."""
         ...
 
+    def led_by(self, guide: Guide | None) -> None:
+        """Let the window follow whose turn it is; None: nobody leads here who knows."""
+        ...
+
+    def tell_cuts(self) -> None:
+        """Tell the guide of which classes less is in memory since it was told."""
+        ...
+
 
 class LedPartition(Protocol):
     """A partition that this broker leads and serves."""
@@ -92,6 +101,10 @@ class LedPartition(Protocol):
 
     def ask(self, now: Now) -> None:
         """Have them do so: something waits for it."""
+        ...
+
+    def read_on(self) -> None:
+        """Have read what the window wants: somebody whose turn it is waits for the disk."""
         ...
 
     def in_touch(self, now: Now) -> bool:
@@ -405,6 +418,7 @@ class Lane:
         Whoever has taken messages out must have leased them or put them back.
         """
         timeline = self.partition.timeline
+        timeline.tell_cuts()
         if len(self.queue) > 2 * timeline.hot_count + SPARE_PLACES:
             self.queue.renew(timeline.deliverable_hot())
 

@@ -76,6 +76,9 @@ class Leasing:
         picks = Picks(partial(self._room, now))
         demand = Demand(free, mesh_ms, ahead_ms, gather_ms, recording)
         self._turns.choose([*lanes], demand, picks)
+        for lane in lanes:
+            if lane.queue.guide is not None and lane.queue.guide.is_starving:
+                lane.partition.read_on()
         staged = self._staged_bytes()
         self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - staged
         runs: Runs = {}

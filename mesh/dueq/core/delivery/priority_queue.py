@@ -23,6 +23,8 @@ WAITING: Final = int(State.WAITING)
 class PriorityQueue:
     """Places of waiting messages; see `WaitingQueue`."""
 
+    guide: Final = None
+
     def __init__(self, messages: HotMessages) -> None:
         self._messages = messages
         self._renew()

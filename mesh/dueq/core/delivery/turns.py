@@ -19,6 +19,7 @@ from dueq.core.delivery.leases import LeaseTable
 from dueq.core.delivery.priority_queue import PriorityQueue
 from dueq.core.ports.entry import NO_ENTRIES, Entries, joined
 from dueq.core.state.priority import ranks_of
+from dueq.core.state.window import Guide
 
 
 class WaitingQueue(Protocol):
@@ -29,6 +30,11 @@ class WaitingQueue(Protocol):
     """
 
     def __len__(self) -> int: ...
+
+    @property
+    def guide(self) -> Guide | None:
+        """Who tells the window whose turn it is; None: the kind has no turns."""
+        ...
 
     @property
     def head_ms(self) -> int:

@@ -271,6 +271,10 @@ class Partition:
         """Something waits until that is certain."""
         self.replica.ask(now)
 
+    def read_on(self) -> None:
+        """Somebody whose turn it is waits for the disk: read what the window wants."""
+        self.ctx.touch(self)
+
     def in_touch(self, now: Now) -> bool:
         """Whether every ISR member has answered lately, so that a lease may soon be committed."""
         return self.replica.in_touch(now)
@@ -314,7 +318,7 @@ class Partition:
 
     def _became_hot(self, hot: Entries) -> None:
         """Messages have come into the hot window."""
-        if self.replica.serving and len(hot):
+        if self.replica.serving:
             self.dispatcher.became_hot(self.uid, hot)
         self.ctx.touch(self)
 

@@ -12,20 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from sortedcontainers import SortedSet
 
 from dueq.core.ports.entry import Entries, keys_of
+from dueq.core.state.class_set import ClassSet
 from dueq.core.state.job_table import JobTable
-from dueq.core.state.window import Looked, Mask, Position, Wanted, Window
+from dueq.core.state.window import Cut, Looked, Mask, Position, Wanted, Window
 from dueq_codecs.records import U64
 
 Places = npt.NDArray[np.intp]
+Classes: TypeAlias = SortedSet[int] | ClassSet
 
-_ENDLESS: Final = (1 << 64) - 1
+ENDLESS: Final = (1 << 64) - 1
 """As an instant: nothing more of this class is on the disk."""
 _PLACES_MIN: Final = 16
 _REFILL_ROWS: Final = 16
@@ -57,10 +59,15 @@ class ClassedWindow(Window):
         self._end_at: U64 = np.empty(0, np.uint64)
         self._end_key: U64 = np.empty(0, np.uint64)
         self._counts: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        self._limited: SortedSet[int] = SortedSet()
+        self._limited = self._no_classes()
         # A heap of classes of which more may have to be read: those that lost messages or were read since.
         self._looked_at: list[int] = []
         self._listed: set[int] = set()
+
+    def _no_classes(self) -> Classes:
+        """Return an empty set of classes."""
+        classes: Classes = SortedSet()
+        return classes
 
     # ------------------------------------------------------------ places
 
@@ -86,7 +93,7 @@ class ClassedWindow(Window):
         before = len(self._counts)
         more = max(before, _PLACES_MIN)
         self._class_at = np.concatenate((self._class_at, np.zeros(more, np.uint64)))
-        self._end_at = np.concatenate((self._end_at, np.full(more, _ENDLESS, np.uint64)))
+        self._end_at = np.concatenate((self._end_at, np.full(more, ENDLESS, np.uint64)))
         self._end_key = np.concatenate((self._end_key, np.zeros(more, np.uint64)))
         self._counts = np.concatenate((self._counts, np.zeros(more, np.int64)))
         self._free += range(before + more - 1, before - 1, -1)
@@ -129,6 +136,20 @@ class ClassedWindow(Window):
                 return of if first is None else min(of, first)
         return first
 
+    def unknown_at(self, first: int, behind: int) -> int | None:
+        ends = [int(self._end_at[self._place_of[of]]) for of in self._limited.irange(first, behind - 1)]
+        if self._unseen is not None and self._unseen < behind:
+            ends.append(self._low_water)
+        return min(ends, default=None)
+
+    def heads(self) -> list[Cut]:
+        at, keys, place_of = self._end_at.tolist(), self._end_key.tolist(), self._place_of
+        return [(of, at[place_of[of]], keys[place_of[of]]) for of in self._limited]
+
+    @property
+    def unknown_count(self) -> int:
+        return len(self._limited)
+
     def unknown_in(self, first: int, behind: int, until_ms: int) -> int | None:
         for of in self._limited.irange(first, behind - 1):
             if int(self._end_at[self._place_of[of]]) <= until_ms:
@@ -143,7 +164,7 @@ class ClassedWindow(Window):
         classes, at, keys = self._classes_of(rows), rows["wait_at"], keys_of(rows)
         found, inverse = np.unique(classes, return_inverse=True)
         places = np.array([self._place_of.get(of, -1) for of in found.tolist()], np.intp)
-        end_at, end_key = np.full(len(found), _ENDLESS, np.uint64), np.zeros(len(found), np.uint64)
+        end_at, end_key = np.full(len(found), ENDLESS, np.uint64), np.zeros(len(found), np.uint64)
         known = places >= 0
         end_at[known], end_key[known] = self._end_at[places[known]], self._end_key[places[known]]
         if self._unseen is not None:
@@ -160,7 +181,7 @@ class ClassedWindow(Window):
         """Let a class end there."""
         place = self._place(of)
         (self._limited.discard if end is None else self._limited.add)(of)
-        self._end_at[place], self._end_key[place] = (_ENDLESS, 0) if end is None else end
+        self._end_at[place], self._end_key[place] = (ENDLESS, 0) if end is None else end
 
     # ------------------------------------------------------------ what to read, and what to let go
 
@@ -235,7 +256,7 @@ class ClassedWindow(Window):
         self.recount(self.inside(waiting))
 
     def go_back(self, wait_at: int) -> bool:
-        self._end_at[:] = _ENDLESS
+        self._end_at[:] = ENDLESS
         self._limited.clear()
         self._unseen, self._low_water = 0, min(self._low_water, wait_at)
         return True

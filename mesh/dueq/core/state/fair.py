@@ -11,14 +11,12 @@ from typing import Final
 import numpy as np
 
 from dueq.core.ports.entry import Entries, is_wide
-from dueq.core.state.classed_window import ClassedWindow
+from dueq.core.state.class_set import RANK_BITS
+from dueq.core.state.fair_window import FairWindow
 from dueq.core.state.job_table import JobTable
 from dueq.core.state.priority import ranks_of
 from dueq.core.state.window import Window
 from dueq_codecs.records import U64
-
-RANK_BITS: Final = 16
-"""Of a class: its last bits are the rank, those before them the group."""
 
 
 def group_classes(rows: Entries) -> U64:
@@ -42,4 +40,4 @@ class FairOrder:
 
     def window(self, jobs: JobTable, low_water: int | None) -> Window:
         """Return a window that ends before everything that is on the disk."""
-        return ClassedWindow(jobs, low_water, group_classes)
+        return FairWindow(jobs, low_water, group_classes)

@@ -71,12 +71,14 @@ class GroupTable:
         by_name: every group.
         by_number: the same.
         limited: groups for which something is set, by name.
+        forgotten: the numbers of those that the last record has found to have nothing.
     """
 
     def __init__(self) -> None:
         self.by_name: SortedDict[str, Group] = SortedDict()
         self.by_number: dict[int, Group] = {}
         self.limited: dict[str, Group] = {}
+        self.forgotten: list[int] = []
         self._given = 0
         self._idle: dict[int, None] = {}
         self._changed: dict[int, None] = {}
@@ -142,11 +144,13 @@ class GroupTable:
 
     def expire(self, age_ms: int, stamp: int) -> None:
         """Forget groups that have nothing."""
+        self.forgotten = []
         for number in self._idle:
             group = self.by_number[number]
             if group.messages or group.settings is not None:
                 continue
             del self.by_name[group.name], self.by_number[number]
+            self.forgotten.append(number)
             if group.saved:
                 self._changed[number] = None
             else:

@@ -48,7 +48,7 @@ from dueq.core.state.side_tables import SideTables
 from dueq.core.state.small import SmallRecords
 from dueq.core.state.summary import Summary
 from dueq.core.state.table import FEW, OnDisk, Table
-from dueq.core.state.window import HotWindow, Position, in_order
+from dueq.core.state.window import Guide, HotWindow, Position, in_order
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import HOT_ROWS_MAX
 from dueq_codecs.records import FEATURE_LEVEL, LEVEL_OF_KINDS, U16, U64, Record, RecordKind
@@ -226,6 +226,33 @@ class Timeline:
     def unknown_in(self, first: int, behind: int, until_ms: int) -> int | None:
         """Return the same of the classes from `first` on, up to the one before `behind`."""
         return self._window.unknown_in(first, behind, until_ms)
+
+    def unknown_at(self, first: int, behind: int) -> int | None:
+        """Return since when something of these classes may be ready that is only on disk; None: nothing is there."""
+        return self._window.unknown_at(first, behind)
+
+    @property
+    def unknown_count(self) -> int:
+        """How many classes there are of which more may be that is only on disk."""
+        return self._window.unknown_count
+
+    @property
+    def by_turns(self) -> bool:
+        """Whether what is read follows from whose turn it is: who waits for the disk keeps its turn."""
+        return self._window.by_turns
+
+    def led_by(self, guide: Guide | None) -> None:
+        """Let the window follow whose turn it is; None: nobody leads here who knows."""
+        self._window.guide, self._window.cuts = guide, []
+        if guide is not None:
+            guide.expect(self._window.heads())
+
+    def tell_cuts(self) -> None:
+        """Tell the guide of which classes less is in memory since it was told."""
+        window = self._window
+        if window.cuts and window.guide is not None:
+            window.guide.expect(window.cuts)
+        window.cuts = []
 
     @property
     def bodies(self) -> BodyTable:
@@ -435,6 +462,8 @@ class Timeline:
         self.applied = record.sequence
         self.level = max(self.level, record.version)
         self._tables.expire(self._age_ms, record.stamp)
+        if self.groups.forgotten:
+            self._window.forget(self.groups.forgotten)
         verdicts, chosen = self._judging.judge(record, self._age_ms)
         applied = Applied()
         outcomes = self._changing.change(record, hold, chosen, self._age_ms, applied)

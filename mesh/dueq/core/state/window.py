@@ -9,8 +9,8 @@ back to the job's `until` when it is committed, and what was left out is read li
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ Position = tuple[int, int]
 ONE_CLASS: Final = 0
 """The class of everything, in a topic whose order has no classes."""
 Mask = npt.NDArray[np.bool_]
+Cut = tuple[int, int, int]
+"""(class, wait_at, key): behind that position more of the class may be that is only on the disk."""
 
 
 class Wanted(NamedTuple):
@@ -46,6 +48,40 @@ class Looked(NamedTuple):
     """No entry of this class lies behind it."""
 
 
+class Guide(Protocol):
+    """Who knows whose turn it is: the leader's queue."""
+
+    def hungry(self, runway: int, most: int) -> list[tuple[int, int]]:
+        """Return what should be read for the next turns.
+
+        Args:
+            runway: so many turns ahead.
+            most: at most so many classes.
+
+        Returns:
+            Classes in the order of turns, each with the number of rows that its turn takes.
+        """
+        ...
+
+    @property
+    def until_ms(self) -> int:
+        """What waits until then is ready."""
+        ...
+
+    @property
+    def is_starving(self) -> bool:
+        """Whether somebody whose turn it is waits for the disk."""
+        ...
+
+    def coming(self, limit: int) -> list[tuple[int, int]]:
+        """Return the groups that have the next turns, in order: number, and how many messages a turn takes."""
+        ...
+
+    def expect(self, cuts: Iterable[Cut]) -> None:
+        """Note that more of these classes lies behind a position, and only on the disk."""
+        ...
+
+
 class Window(ABC):
     """The waiting entries that are in memory, so that what is next can be told without the disk.
 
@@ -55,14 +91,23 @@ class Window(ABC):
     Attributes:
         count: waiting entries inside the window that may be delivered.
         left_out: numbers of jobs, none of them committed, of which entries inside the window may be only on disk.
+        guide: who knows whose turn it is; None: nobody, or the kind has no turns.
+        cuts: the ends that have moved back since the guide was told.
     """
 
     def __init__(self, jobs: JobTable) -> None:
         self.count = 0
         self.left_out: set[int] = set()
+        self.guide: Guide | None = None
+        self.cuts: list[Cut] = []
         self._jobs = jobs
 
     # ------------------------------------------------------------ what a kind says
+
+    @property
+    def by_turns(self) -> bool:
+        """Whether what is read follows from whose turn it is: who waits for the disk keeps its turn."""
+        return False
 
     @property
     @abstractmethod
@@ -85,6 +130,23 @@ class Window(ABC):
     @abstractmethod
     def unknown_in(self, first: int, behind: int, until_ms: int) -> int | None:
         """Return the same of the classes from `first` on, up to the one before `behind`."""
+
+    def unknown_at(self, first: int, behind: int) -> int | None:
+        """Return since when something of these classes may be ready that is only on disk; None: nothing is there."""
+        return self.known_until_ms
+
+    def heads(self) -> list[Cut]:
+        """Return the end of each class that has one."""
+        return []
+
+    @property
+    def unknown_count(self) -> int:
+        """How many classes have an end."""
+        return 0
+
+    def forget(self, groups: Iterable[int]) -> None:
+        """Note that nothing is left of these groups, on the disk either."""
+        return
 
     @abstractmethod
     def mask(self, rows: Entries) -> Mask | None:

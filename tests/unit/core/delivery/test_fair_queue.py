@@ -31,6 +31,8 @@ class Story:
         self.entries: dict[int, Entries] = {}
         self.unknown: int | None = None
         self.looked_up = 0
+        self.by_turns = False
+        self.unknown_count = 0
         for name, each in settings.items():
             self.set(name.replace("_", "."), each)
 
@@ -52,6 +54,9 @@ class Story:
 
     def unknown_in(self, first: int, behind: int, until_ms: int) -> int | None:
         return self.unknown if self.unknown is not None and first <= self.unknown < behind else None
+
+    def unknown_at(self, first: int, behind: int) -> int | None:
+        return NOW if self.unknown_in(first, behind, NOW) is not None else None
 
     def wait(self, group: str, count: int = 1, rank: int = 0, at: int = NOW) -> list[int]:
         """Let messages of a group wait; returns their keys."""
@@ -173,6 +178,33 @@ def test_a_group_of_which_something_earlier_may_be_only_on_disk_is_passed_over()
     assert story.pop(9) == "b b"
     story.unknown = None
     assert story.pop(9) == "a a"
+
+
+def test_of_very_many_groups_who_waits_for_the_disk_keeps_its_turn() -> None:
+    """Else it would lose a whole round to each message that is not in memory yet."""
+    story = Story()
+    story.wait("a", 2)
+    story.wait("b", 2)
+    story.wait("c", 2)
+    story.by_turns, story.unknown = True, story.groups.by_name["b"].number << 16
+    rows = [story.entries.pop(key) for key in list(story.entries) if int(story.entries[key]["group"][0]) == 2]
+    story.queue.renew(joined([*story.entries.values()]))
+    story.queue.expect([(story.unknown, NOW, 0)])
+    assert story.pop(9) == "a"
+    assert story.pop(9) == ""
+    assert story.queue.hungry(8, 4) == [(story.unknown, 1)], "it is read first"
+    story.unknown = None
+    story.entries.update({int(keys_of(row)[0]): row for row in rows})
+    story.queue.add(joined(rows))
+    assert story.pop(9) == "b c a b c"
+
+
+def test_what_the_window_lets_go_of_a_group_is_forgotten_and_looked_at_when_it_is_ready() -> None:
+    story = Story()
+    story.wait("a", 3)
+    story.wait("b", 3, at=NOW + 5)
+    story.queue.expect([(of << 16, at, 0) for of, at in ((1, NOW), (2, NOW + 5))])
+    assert (len(story.queue), story.queue.head_ms) == (0, NOW)
 
 
 def test_what_is_put_back_has_its_turn_next() -> None:

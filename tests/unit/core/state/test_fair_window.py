@@ -1,0 +1,111 @@
+"""The window of a fair topic with more groups than it has room for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import numpy as np
+
+from dueq.core.ports.entry import WIDE, Entries, State, keys_of
+from dueq.core.state.class_set import ClassSet
+from dueq.core.state.fair import FairOrder
+from dueq.core.state.job_table import JobTable
+from dueq.core.state.window import Cut, Window
+
+NOW = 1_000
+
+
+class Turns:
+    """A guide with literal turns."""
+
+    until_ms = NOW
+    is_starving = False
+
+    def __init__(self, *groups: int) -> None:
+        self.groups = groups
+        self.told: list[Cut] = []
+
+    def hungry(self, runway: int, most: int) -> list[tuple[int, int]]:
+        return [(group << 16, 1) for group in self.groups][:most]
+
+    def coming(self, limit: int) -> list[tuple[int, int]]:
+        return [(group, 1) for group in self.groups][:limit]
+
+    def expect(self, cuts: Iterable[Cut]) -> None:
+        self.told += cuts
+
+
+def entries(groups: Iterable[int], at: int = NOW) -> Entries:
+    """Two messages of each group."""
+    numbers = np.repeat(np.array([*groups], np.uint32), 2)
+    rows = np.zeros(len(numbers), WIDE)
+    rows["state"], rows["wait_at"], rows["group"] = State.WAITING, at, numbers
+    rows["sequence"] = np.arange(1, len(rows) + 1)
+    return rows
+
+
+def window_of(rows: Entries, guide: Turns | None = None) -> Window:
+    window = FairOrder().window(JobTable((0, 1)), None)
+    window.gain(rows)
+    window.guide = guide
+    return window
+
+
+def test_it_keeps_what_the_next_turns_take() -> None:
+    rows = entries(range(1, 41))
+    window = window_of(rows, Turns(30, 7, 12))
+    window.shrink(rows, 8)
+    kept = window.inside(rows)["group"].tolist()
+    assert {30, 7, 12} <= set(kept)
+    assert len(kept) == len(set(kept)) == window.count == 8
+
+
+def test_it_says_where_what_it_let_go_begins() -> None:
+    rows = entries(range(1, 41))
+    window = window_of(rows, Turns(3))
+    window.shrink(rows, 4)
+    cuts = {of >> 16: (at, key) for of, at, key in window.cuts}
+    assert len(cuts) == 40
+    gone = rows[rows["group"] == 40]
+    assert cuts[40] == (NOW, int(keys_of(gone)[0]) - 1)
+    assert window.unknown_at(40 << 16, 41 << 16) == NOW
+
+
+def test_without_a_guide_it_keeps_the_soonest() -> None:
+    rows = entries(range(1, 41))
+    rows["wait_at"] -= rows["group"]
+    window = window_of(rows)
+    window.shrink(rows, 5)
+    assert window.inside(rows)["group"].tolist() == sorted(range(36, 41))
+    assert window.wants(5, 5) is None
+
+
+def test_it_reads_what_the_next_turns_need() -> None:
+    rows = entries(range(1, 41))
+    window = window_of(rows, Turns(30, 7, 12))
+    window.shrink(rows, 1)
+    wanted = window.wants(4, 4)
+    assert wanted is not None
+    assert [of >> 16 for of, _ in wanted.spots] == [7, 12, 30]
+
+
+def test_a_group_that_is_gone_leaves_nothing_behind() -> None:
+    rows = entries(range(1, 41))
+    window = window_of(rows)
+    window.shrink(rows, 4)
+    for each in np.split(rows, len(rows)):
+        window.leave(each)
+    window.forget(range(1, 41))
+    assert (window.count, window.unknown_count, window.heads(), window.endless) == (0, 0, [], True)
+
+
+def test_classes_by_group_are_a_set() -> None:
+    chance, found, twin = random.Random(7), ClassSet(), set[int]()
+    for _ in range(2_000):
+        of = chance.randrange(6) << 16 | chance.randrange(4)
+        getattr(found, what := chance.choice(("add", "discard")))(of)
+        getattr(twin, what)(of)
+        first, last = sorted((of, chance.randrange(6) << 16 | chance.randrange(4)))
+        assert list(found.irange(first, last)) == sorted(each for each in twin if first <= each <= last)
+        assert (len(found), set(found), of in found) == (len(twin), twin, of in twin)
