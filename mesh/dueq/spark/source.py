@@ -93,5 +93,5 @@ def _check_schema(schema: StructType) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Let a Spark session know `format("dueq")`; twice is once."""
+    """Let a Spark session know `format("dueq")`. Once more does nothing."""
     spark.dataSource.register(DueqDataSource)

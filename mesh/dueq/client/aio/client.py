@@ -69,7 +69,7 @@ class AsyncClient(
         await self.close()
 
     async def close(self) -> None:
-        """Close consumers (their leases go back), then the connections; twice is once."""
+        """Close consumers (their leases go back), then the connections. Once more does nothing."""
         await self.connection.close()
 
     # -------------------------------------------------------------- topics

@@ -58,7 +58,7 @@ class AsyncConnection:
         self._consumers: weakref.WeakSet[_Consumer] = weakref.WeakSet()
 
     async def close(self) -> None:
-        """Close consumers (their leases go back), then the runtime; twice is once."""
+        """Close consumers (their leases go back), then the runtime. Once more does nothing."""
         self._closed = True
         runtime = self._runtime
         if runtime is not None:

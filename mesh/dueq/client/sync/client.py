@@ -70,7 +70,7 @@ class Client(
         self.close()
 
     def close(self) -> None:
-        """Close consumers (their leases go back), then the connections; twice is once."""
+        """Close consumers (their leases go back), then the connections. Once more does nothing."""
         self.connection.close()
 
     # -------------------------------------------------------------- topics

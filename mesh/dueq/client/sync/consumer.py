@@ -210,7 +210,7 @@ class Consumer:
         self._arrivals.wake()
 
     def close(self, timeout: float = CLOSE_S) -> None:
-        """Confirm what was settled, give back everything else at once; twice is once.
+        """Confirm what was settled, give back everything else at once. Once more does nothing.
 
         With detached leases, what you have received and not settled stays leased, until its lease runs out.
 

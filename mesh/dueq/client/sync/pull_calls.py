@@ -18,7 +18,7 @@ from dueq_codecs.records import Outcome, RecordKind
 
 
 class Pulled:
-    """Whose messages are pulled: settles them by token.
+    """Settles messages that were pulled, by the tokens of their leases.
 
     Attributes:
         topic: its name.

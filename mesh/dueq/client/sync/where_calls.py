@@ -17,9 +17,9 @@ from dueq.errors import InvalidRequest
 class WhereCalls:
     """A client's calls about all messages of a topic that match a filter.
 
-    Each begins a *pass*, which the brokers work off, and returns at once. It is about the messages that were scheduled
-    before, and that nobody moves or changes meanwhile: each is changed once, also when leaders change. Messages that a
-    consumer has are left as they are, and counted; those of a job that is not committed do not match.
+    Each begins a *pass*, which the brokers work off, and returns at once. A pass covers what was scheduled
+    before it, except messages that somebody moves or changes meanwhile. Each is changed once, also when leaders change.
+    Messages that a consumer has are left as they are, and counted; those of a job that is not committed do not match.
 
     All take a `name` of up to 64 characters for the pass: the same call under the same name goes on with it. All raise:
 

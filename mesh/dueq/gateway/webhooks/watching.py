@@ -72,7 +72,7 @@ class Webhooks:
         self._watching = self._begun()
 
     async def close(self) -> None:
-        """Begin no more requests, let those under way end, and give everything else back; twice is once."""
+        """Begin no more requests, let those under way end, and give everything else back. Once more does nothing."""
         watching, self._watching = self._watching, None
         if watching is None or self._sender is None:
             return

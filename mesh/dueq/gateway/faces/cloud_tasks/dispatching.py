@@ -82,7 +82,7 @@ class Dispatcher:
         self._watching = asyncio.create_task(self._watch(), name="cloud tasks")
 
     async def close(self) -> None:
-        """Begin no more requests, let those under way end, and give everything else back; twice is once."""
+        """Begin no more requests, let those under way end, and give everything else back. Once more does nothing."""
         watching, self._watching = self._watching, None
         if watching is None or self._sender is None:
             return

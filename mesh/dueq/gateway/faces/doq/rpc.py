@@ -71,7 +71,7 @@ class RpcServer:
         log.info("doq.grpc_started", address=self._address)
 
     async def close(self) -> None:
-        """Let calls under way end within some seconds; twice is once."""
+        """Let calls under way end within some seconds. Once more does nothing."""
         server, self._server = self._server, None
         if server is not None:
             await server.stop(_STOP_S)
