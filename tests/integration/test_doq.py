@@ -29,7 +29,7 @@ class Doq:
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = {} if body is None else {"content-type": "application/json"}
         connection = HTTPConnection(self._address, timeout=60)
-        connection.request(method, f"/API/v1/{path}", data, headers)
+        connection.request(method, path if path.startswith("/") else f"/API/v1/{path}", data, headers)
         answer = connection.getresponse()
         text = answer.read()
         connection.close()
@@ -114,6 +114,10 @@ def test_small_priorities_go_first_and_large_ones_are_instants(doq: Doq, queue: 
         doq.put(queue, content, priority)
     assert doq("GET", f"queues/{queue}")[1]["ready"] == 4
     assert doq.drain(queue) == ["first", "second", "third"]
+    alike = (("a", 5, "9"), ("b", 5, "8"), ("c", 1_000_000_050, "7"), ("d", 1_000_000_000, "6"))
+    for content, priority, number in alike:
+        doq.put(queue, content, priority, id=number)
+    assert doq.drain(queue) == ["a", "b", "c", "d"]
 
 
 def test_labels_of_others_and_changes_of_others_outlive_a_change(
@@ -259,5 +263,7 @@ def test_numbers_and_flags_of_paths_are_looked_at(doq: Doq, queue: str) -> None:
         assert doq("GET", f"queues/{path}")[0] == 422
     asked = {"content": "x", "priority": 0, "id": str(1 << 63)}
     assert doq("POST", f"queues/{queue}/messages", asked)[0] == 422
-    assert doq("POST", "cluster/join", {"id": "x", "addr": "y"})[0] == 501
+    for path, text in (("cluster/join", "join and leave"), ("/db/backup", "no backup")):
+        status, refused = doq("POST", path, {"id": "x", "addr": "y"})[:2]
+        assert (status, text in refused["detail"]) == (501, True)
     assert doq("GET", "cluster/servers")[1]["servers"][0]["suffrage"] == "Voter"

@@ -29,10 +29,14 @@ async def servers(service: TheService) -> dict[str, Any]:
 @router.post("/API/v1/cluster/join")
 @router.post("/API/v1/cluster/leave")
 @router.post("/API/v1/cluster/transfer-leadership")
+async def membership() -> None:
+    raise Refusal(501, "not implemented: brokers join and leave by being started and stopped")
+
+
 @router.post("/db/backup")
 @router.post("/db/restore")
-async def unimplemented() -> None:
-    raise Refusal(501, "not implemented: brokers join and leave by being started and stopped")
+async def backup() -> None:
+    raise Refusal(501, "not implemented: a mesh has replicas, and no backup in doq's format")
 
 
 @router.get("/livez")
