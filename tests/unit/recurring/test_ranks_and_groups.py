@@ -118,3 +118,12 @@ def test_topics_that_have_neither_refuse_them(client: Client) -> None:
     with pytest.raises(InvalidRequest, match="each level of a group has a name"):
         client.create_recurrence("t", "r", every=60, group="a..b")
     assert json.dumps([info.name for info in client.recurrences("t")]) == "[]"
+
+
+def test_an_update_that_names_nothing_is_refused(client: Client) -> None:
+    client.create_topic("t")
+    client.create_recurrence("t", "r", every=60.0, payload=b"a")
+    with pytest.raises(InvalidRequest, match="there is nothing to change: name a term"):
+        client.update_recurrence("t", "r")
+    [info] = client.recurrences("t")
+    assert info.name == "r"

@@ -112,7 +112,7 @@ class RecurrenceCalls:
             timeout: seconds.
 
         Raises:
-            InvalidRequest: a value is outside its limits, or does not fit what stays.
+            InvalidRequest: nothing is named, or a value is outside its limits, or does not fit what stays.
             PayloadTooLarge
             RecurrenceNotFound: the topic has no recurrence of this name.
             TooManyRecurrences: there is no room for it any more.

@@ -54,6 +54,8 @@ def wish_of(request: ChangeRequest) -> Wish:
     said = [*terms, *([PAYLOAD] if text is not None else []), *([BODY] if request.shared else [])]
     if said and action not in (CREATE, UPDATE):
         raise InvalidRequest(f"{action} takes no terms, and there is {said[0]!r:.80}")
+    if not said and action == UPDATE:
+        raise InvalidRequest("there is nothing to change: name a term of the recurrence, or its payload")
     try:
         payload = b64decode(text, validate=True) if text is not None else None
     except (Base64Error, TypeError, ValueError):
