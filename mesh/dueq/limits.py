@@ -54,6 +54,8 @@ ONCE_MS: Final = 24 * 60 * 60 * 1000
 """Time for which a repeated idempotency key gets the first answer, in the age of the partition."""
 KEY_FILTER_BYTES_MAX: Final = 64 << 20
 """Most memory for what says which unique keys of a partition are not on the disk; beyond that the disk is asked."""
+KEY_SCAN_ROWS: Final = 8192
+"""Unique keys that one read brings from the disk, for what says which are not there, after a start."""
 SWEEP_ROWS: Final = 16_384
 """Keys that are remembered no more and that one checkpoint deletes at most."""
 FAIR_WAKES_MAX: Final = 4096

@@ -35,7 +35,7 @@ KEYS: Final = (
         "new-keys-need-no-look",
         "The keys of an INSERT of which none is in memory count as new, whatever the disk has.",
         "a cache miss that is taken for an absence, by the quick way only",
-        (change("core.state.names:Names.hold_fresh", "self._stored.perhaps(high, low)", "[]"),),
+        (change("core.state.names:Names.hold_fresh", "self._perhaps(self._stored, high, low)", "[]"),),
         seeds=60,
         finders=(19, 55, 87),
     ),

@@ -22,6 +22,7 @@ from dueq.core.ports.persistence import (
     DropUpload,
     EntriesRead,
     ExpiredRead,
+    HashesRead,
     IndexScanned,
     InstallBegin,
     InstallEnd,
@@ -35,6 +36,7 @@ from dueq.core.ports.persistence import (
     ReadChunk,
     ReadEntries,
     ReadExpired,
+    ReadHashes,
     ReadLog,
     ReadNames,
     ReadPartition,
@@ -226,6 +228,13 @@ def test_unique_keys_are_found_with_the_messages_that_bear_them(begun: Store) ->
         expired = begun.read(ReadExpired(6, UID, before, limit))
         assert isinstance(expired, ExpiredRead)
         assert (expired.expired, expired.following) == (found, following)
+    for after, limit, expected, ended in (
+        (b"", 9, hashes[:4], True), (b"", 2, hashes[:2], False), (hashes[1], 2, hashes[2:4], False),
+        (hashes[3], 2, [], True),
+    ):  # fmt: skip
+        listed = begun.read(ReadHashes(6, UID, after, limit))
+        assert isinstance(listed, HashesRead)
+        assert (listed.hashes, listed.ended) == (b"".join(expected), ended)
     assert found_in(begun).tables == {}
     begun.commit([SaveCheckpoint(UID, 1, 10, names=[(hashes[0], None)], remembered=[(expiry[0][0], None)])])
     gone = begun.read(ReadNames(5, UID, hashes[:2]))

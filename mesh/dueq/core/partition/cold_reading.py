@@ -11,10 +11,12 @@ from dueq.core.ports.entry import Entries
 from dueq.core.ports.persistence import (
     EntriesRead,
     ExpiredRead,
+    HashesRead,
     IndexScanned,
     NamesRead,
     ReadEntries,
     ReadExpired,
+    ReadHashes,
     ReadNames,
     ScanIndex,
     StoreRead,
@@ -82,6 +84,15 @@ class ColdReading:
             self._timeline.swept(number, answer.expired, answer.following)
 
         self._read(lambda token: ReadExpired(token, self._uid, before, limits.SWEEP_ROWS), take)
+
+    def hashes(self, after: bytes) -> None:
+        """Read which unique keys the disk has."""
+
+        def take(answer: object) -> None:
+            assert isinstance(answer, HashesRead)
+            self._timeline.hashes_read(answer.hashes, answer.ended)
+
+        self._read(lambda token: ReadHashes(token, self._uid, after, limits.KEY_SCAN_ROWS), take)
 
     def scan(self, wanted: ScanWanted) -> None:
         """Read the index from the end of the hot window on."""

@@ -397,6 +397,9 @@ class Partition:
         sweep = self.timeline.wants_sweep()
         if sweep is not None:
             self._reading.expired(*sweep)
+        after = self.timeline.wants_hashes()
+        if after is not None:
+            self._reading.hashes(after)
         self._shrink_cache()
 
     def keep_cached(self, bytes_max: int) -> None:

@@ -243,6 +243,26 @@ class ExpiredRead:
 
 
 @dataclass(slots=True)
+class ReadHashes:
+    """Find which unique keys the disk has, in the order of their hashes, from behind this one on."""
+
+    token: int
+    uid: int
+    after: bytes
+    limit: int
+
+
+@dataclass(slots=True)
+class HashesRead:
+    token: int
+    uid: int
+    hashes: bytes
+    """All of them, one behind the other."""
+    ended: bool
+    """Whether there are no more."""
+
+
+@dataclass(slots=True)
 class ScanIndex:
     """Read waiting entries of one class or several: of each in order of (wait_at, sequence, row), after a position."""
 
@@ -522,6 +542,7 @@ StoreRead = (
     ReadEntries
     | ReadNames
     | ReadExpired
+    | ReadHashes
     | ScanIndex
     | ReadLog
     | ReadPayloads
@@ -537,6 +558,7 @@ StoreReadDone = (
     EntriesRead
     | NamesRead
     | ExpiredRead
+    | HashesRead
     | IndexScanned
     | LogRead
     | PayloadsRead

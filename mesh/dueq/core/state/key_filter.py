@@ -21,6 +21,8 @@ _KEYS_FIRST: Final = 1 << 16
 _GROWTH: Final = 4
 _BITS_EACH: Final = 16
 """A power of two, like the others: so words are found without divisions."""
+KEYS_MAX: Final = KEY_FILTER_BYTES_MAX * 8 // _BITS_EACH
+"""It is of no use for more."""
 _PATTERNS: Final = 1 << 12
 _BITS_A_WORD: Final = 4
 _PATTERN_SHIFTS: Final = np.array([[16], [28]], np.uint64)

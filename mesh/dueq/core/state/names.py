@@ -4,8 +4,9 @@ All keys lie on the disk, by their hashes. What is in memory is right; what a re
 are not. A changed row stays until the checkpoint that writes it is durable and every older read has been answered
 (`ColdReads.settled`), a pinned one until it is pinned no more. So memory stays small, however many keys there are.
 
-If the disk had none when the replica was opened, a filter says of most new keys that it still does not have them, so it
-is not asked (`key_filter`).
+A filter says of most new keys that the disk does not have them, so it is not asked (`key_filter`). If the disk had keys
+when the replica was opened, they are read into the filter piece by piece, in the order of their hashes, while INSERTs
+ask for keys of which it cannot say that yet.
 
 Keys of one INSERT that nobody bore before are kept as one (`fresh_names`).
 
@@ -25,8 +26,11 @@ from collections.abc import Iterable
 from itertools import filterfalse
 from typing import Final
 
+import numpy as np
+
 from dueq.core.ports.entry import Entries, keys_of
 from dueq.core.ports.names import (
+    HASH_BYTES,
     NO_HASH,
     Answered,
     Lasting,
@@ -40,7 +44,7 @@ from dueq.core.ports.names import (
     unpack_name,
 )
 from dueq.core.state.fresh_names import FreshNames
-from dueq.core.state.key_filter import KeyFilter
+from dueq.core.state.key_filter import KEYS_MAX, KeyFilter
 from dueq_codecs.records import U64
 
 _NEVER: Final = 1 << 64
@@ -64,8 +68,12 @@ class Names:
         self.known: dict[bytes, bytes | FreshNames | None] = {NO_HASH: None}
         self.fresh: dict[int, FreshNames] = {}
         self.count = count
-        # Those that have got to the disk since it had none; None: it has others, too.
-        self._stored: KeyFilter | None = None if count else KeyFilter()
+        # Those on the disk, as far as it was looked at; None: they are too many.
+        self._stored: KeyFilter | None = KeyFilter() if count <= KEYS_MAX else None
+        # First half of the hashes from which on it was not looked at; None: all of it was.
+        self._looked_to: int | None = 0 if count else None
+        self._looked_after = b""
+        self._looking = self._look_wanted = False
         self.age_ms = 0
         self._pins = {NO_HASH}
         self._more_pins: dict[bytes, int] = {
@@ -101,7 +109,39 @@ class Names:
         """Return those of these that the disk may have; they are not in memory."""
         if self._stored is None or not hashes:
             return hashes
-        return [hashes[at] for at in self._stored.perhaps(*halves_of(hashes))]
+        return [hashes[at] for at in self._perhaps(self._stored, *halves_of(hashes))]
+
+    def _perhaps(self, stored: KeyFilter, high: U64, low: U64) -> list[int]:
+        places = stored.perhaps(high, low)
+        if self._looked_to is None:
+            return places
+        beyond = np.flatnonzero(high >= np.uint64(self._looked_to)).tolist()
+        self._look_wanted = self._look_wanted or bool(beyond)
+        return sorted({*places, *beyond})
+
+    def wants_hashes(self) -> bytes | None:
+        """Return the hash behind which keys of the disk are to be read into the filter; None: not now."""
+        if self._looked_to is None or self._looking or not self._look_wanted or self._stored is None:
+            return None
+        self._looking = True
+        return self._looked_after
+
+    def hashes_read(self, hashes: bytes, ended: bool) -> None:
+        """Take the next keys of the disk into the filter.
+
+        What checkpoints have written since, the filter has already.
+        """
+        self._looking = self._look_wanted = False
+        if self._stored is None:
+            return
+        if hashes:
+            halves = np.frombuffer(hashes, ">u8").reshape(-1, 2).astype(np.uint64)
+            self._stored.add(halves[:, 0], halves[:, 1])
+            self._looked_to, self._looked_after = int(halves[-1, 0]), hashes[-HASH_BYTES:]
+        if ended:
+            self._looked_to = None
+        if self._stored.is_full:
+            self._stored = None
 
     def learn(self, hashes: list[bytes], found: dict[bytes, Name]) -> None:
         """Take what the disk has of these, which are pinned; what is in memory stays as it is."""
@@ -142,7 +182,10 @@ class Names:
         known = self.known
         if self._stored is None or not known.keys().isdisjoint(hashes) or len(set(hashes)) < len(hashes):
             return None
-        fresh = self.fresh[sequence] = FreshNames(hashes, high, low, self._stored.perhaps(high, low))
+        perhaps = self._perhaps(self._stored, high, low)
+        if 2 * len(perhaps) > len(hashes):
+            return None
+        fresh = self.fresh[sequence] = FreshNames(hashes, high, low, perhaps)
         known.update(dict.fromkeys(fresh.hashes, fresh))
         return fresh
 

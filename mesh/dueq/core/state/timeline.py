@@ -373,6 +373,17 @@ class Timeline:
         """
         self.name_holds.swept(number, expired, following)
 
+    def wants_hashes(self) -> bytes | None:
+        """Return the hash behind which it wants to know of the disk's unique keys; None: not now.
+
+        The caller must read them (ReadHashes), and answer with `hashes_read`.
+        """
+        return self._names.wants_hashes()
+
+    def hashes_read(self, hashes: bytes, ended: bool) -> None:
+        """Take the answer: hashes, one behind the other, and whether there are no more."""
+        self._names.hashes_read(hashes, ended)
+
     def hold(self, ids: ColdIds) -> tuple[Hold, ColdIds | None]:
         """Pin messages by their ids to look at them; return what to read from the disk before `held_rows`.
 

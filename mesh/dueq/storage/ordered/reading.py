@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Final
 from zlib import crc32
 
@@ -14,6 +14,7 @@ from dueq.core.ports.persistence import (
     ChunkRead,
     EntriesRead,
     ExpiredRead,
+    HashesRead,
     IndexScanned,
     LogRead,
     NamesRead,
@@ -21,6 +22,7 @@ from dueq.core.ports.persistence import (
     ReadChunk,
     ReadEntries,
     ReadExpired,
+    ReadHashes,
     ReadLog,
     ReadNames,
     ReadPayloads,
@@ -61,6 +63,8 @@ class Reading:
             return self._names(request)
         if isinstance(request, ReadExpired):
             return self._expired(request)
+        if isinstance(request, ReadHashes):
+            return self._hashes(request)
         if isinstance(request, ReadLog):
             return self._log(request)
         if isinstance(request, ReadChunk):
@@ -110,6 +114,12 @@ class Reading:
                 return ExpiredRead(request.token, request.uid, expired, until)
             expired.append((until, key[12:]))
         return ExpiredRead(request.token, request.uid, expired, None)
+
+    def _hashes(self, request: ReadHashes) -> HashesRead:
+        prefix = layout.head(request.uid, b"k")
+        keys = self._timeline.keys(prefix + request.after + b"\0", layout.after(prefix))
+        found = [key[4:] for key in islice(keys, request.limit)]
+        return HashesRead(request.token, request.uid, b"".join(found), len(found) < request.limit)
 
     def _scan(self, request: ScanIndex) -> IndexScanned:
         if not request.more and not request.onward:

@@ -114,3 +114,32 @@ def test_keys_that_come_twice_or_are_in_memory_are_held_one_by_one() -> None:
     assert names.hold_fresh(8, [A], HIGH[:1], LOW[:1]) is None
     high, low = key_hashes([b"d", b"d"])
     assert names.hold_fresh(8, hashes_of(high, low), high, low) is None
+
+
+def test_after_a_start_the_keys_of_the_disk_are_looked_at_piece_by_piece() -> None:
+    """A hash says nothing before the look has come to it; what a checkpoint has written meanwhile is not forgotten."""
+    high = np.array([1 << 60, 2 << 60, 3 << 60, 4 << 60], np.uint64)
+    low = np.arange(4, dtype=np.uint64)
+    stored, new, beyond, last = hashes_of(high, low)
+    names = Names(2)
+    assert names.wants_hashes() is None  # nobody has asked for a key yet
+    assert names.perhaps_stored([new]) == [new]
+    assert names.wants_hashes() == b""
+    assert names.wants_hashes() is None
+    assert names.hold_fresh(7, [beyond], high[2:3], low[2:3]) is None
+    names.pin([beyond])
+    names.learn([beyond], {})
+    names.take(beyond, (10, 7 << 16))
+    names.changed_rows()
+    names.saved()
+    names.unpin([beyond])
+    names.forget()
+    names.hashes_read(stored, ended=False)
+    assert names.perhaps_stored([stored, new, beyond, last]) == [stored, new, beyond, last]
+    assert names.wants_hashes() == stored
+    names.hashes_read(last, ended=True)
+    assert names.perhaps_stored([stored, new, beyond, last]) == [stored, beyond, last]
+    assert names.wants_hashes() is None
+    fresh = names.hold_fresh(8, [new], high[1:2], low[1:2])
+    assert fresh is not None
+    assert (fresh.hashes, fresh.others) == ([new], [])
