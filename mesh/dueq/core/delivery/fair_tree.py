@@ -44,7 +44,8 @@ class Node:
         self.left = 0
         self.heap: list[int] | None = None
         self.used = self.drawn = 0
-        self._before = self._after = self
+        self._before: Node | None = None
+        self._after: Node | None = None
 
     @property
     def is_leaf(self) -> bool:
@@ -112,8 +113,10 @@ class Node:
             self.front = node._before = node._after = node
         else:
             front = self.front
-            node._before, node._after = front._before, front
-            front._before._after = front._before = node
+            last = front._before
+            assert last is not None
+            node._before, node._after = last, front
+            last._after = front._before = node
         node.in_ring = True
         self.ring_size += 1
 
@@ -124,13 +127,16 @@ class Node:
 
     def remove(self, node: Node) -> None:
         """Take a child out of the ring; if it was in front, it is the next one's turn."""
+        before, after = node._before, node._after
+        assert before is not None
+        assert after is not None
         self.ring_size -= 1
         if not self.ring_size:
             self.front = None
         elif self.front is node:
-            self.front = node._after
-        node._before._after, node._after._before = node._after, node._before
-        node._before = node._after = node
+            self.front = after
+        before._after, after._before = after, before
+        node._before = node._after = None  # a circle would stay until everything is collected
         node.in_ring = False
 
     def rotate(self) -> None:

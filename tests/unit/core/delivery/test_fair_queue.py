@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Iterable
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from dueq.core.delivery.due_queue import NEVER_MS
 from dueq.core.delivery.fair_queue import FairQueue
+from dueq.core.delivery.fair_tree import Node
 from dueq.core.delivery.group_rates import GroupRates
 from dueq.core.delivery.leases import NEVER_US, LeaseTable, Phase
 from dueq.core.ports.entry import WIDE, Entries, State, joined, keys_of
@@ -334,6 +336,25 @@ def test_a_queue_that_has_given_everything_keeps_no_groups() -> None:
         pass
     root = story.queue._root
     assert (root.own, root.children or {}, root.front, story.queue._leaves) == (None, {}, None, {})
+
+
+def test_what_is_dropped_of_the_tree_is_freed_at_once() -> None:
+    """A broker seldom collects old objects, and the nodes of very many groups would stay."""
+    story = Story()
+    for number in range(20):
+        story.wait(f"a.b{number}")
+        story.wait(f"g{number}", 2)
+    gc.collect()
+    gc.disable()
+    try:
+        while story.pop(3):
+            pass
+        root = story.queue._root
+        kept = {id(node) for each in story.queue._counted for node in each.path()} | {id(root)}
+        nodes = [each for each in gc.get_objects() if isinstance(each, Node) and root in each.path()]
+        assert [each.name for each in nodes if id(each) not in kept] == []
+    finally:
+        gc.enable()
 
 
 def test_a_group_with_a_late_message_and_many_sooner_ones_has_one_alarm_for_it() -> None:
