@@ -24,7 +24,7 @@ def check_name(name: str) -> None:
     """Check the name of a recurrence.
 
     Raises:
-        InvalidRequest: it is empty, too long, or holds what cannot be shown.
+        InvalidRequest: it is empty, too long, holds what cannot be shown, or stands for a folder in a URL.
     """
     if (
         not isinstance(name, str)
@@ -35,6 +35,8 @@ def check_name(name: str) -> None:
         )
     if not name.isprintable():
         raise InvalidRequest(f"the name of a recurrence has printable characters only, not {name!r:.80}")
+    if name in (".", ".."):
+        raise InvalidRequest(f"the name of a recurrence is not {name!r}, which is a folder in a URL")
 
 
 def check_payload(payload: bytes, topic: str, payload_bytes_max: int) -> str:

@@ -61,7 +61,7 @@ def test_sensible_terms_pass() -> None:
         assert terms_of(packed(terms.document())) == terms
 
 
-@pytest.mark.parametrize("name", ["", "x" * 256, "é" * 128, "a\nb", "a\0"])
+@pytest.mark.parametrize("name", ["", "x" * 256, "é" * 128, "a\nb", "a\0", ".", ".."])
 def test_names_are_short_and_printable(name: str) -> None:
     with pytest.raises(InvalidRequest, match="name of a recurrence"):
         check_name(name)

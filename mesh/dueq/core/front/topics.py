@@ -30,6 +30,8 @@ from dueq_codecs.topic_settings import AS_CREATED, SettingsRefused, TopicSetting
 
 _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.TOPIC_NAME_MAX}}}\Z")
 KINDS = tuple(ORDERS)
+UNADDRESSABLE = (".", "..")
+"""Segments of a path that a client of HTTP resolves before it asks, encoded or not (WHATWG URL, RFC 3986 5.2.4)."""
 
 _CODES = {
     "": Code.OK,
@@ -116,6 +118,8 @@ class Topics:
             return invalid(
                 f"a topic name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {request.topic!r}"
             )
+        if request.topic in UNADDRESSABLE:
+            return invalid(f"a topic name is not {request.topic!r}, which is a folder in a URL")
         if request.kind not in KINDS:
             return invalid(f"topic kind {request.kind!r} is not known; there is {', '.join(KINDS)}")
         if not 1 <= request.partitions <= limits.PARTITIONS_MAX:

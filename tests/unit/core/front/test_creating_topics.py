@@ -23,7 +23,7 @@ NOW = Now(1_700_000_000_000_000, 1_000_000)
 MINE = b"u" * 16
 
 
-def created(document: str, partitions: int = 1, level: int = 2) -> list[Effect]:
+def created(document: str, partitions: int = 1, level: int = 2, topic: str = "t") -> list[Effect]:
     core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [], NOW)
     seen = {
         name: Registration(name, 1, f"s-{name}", f"tcp://{name}", feature_level=level if name == "b2" else 2)
@@ -37,7 +37,7 @@ def created(document: str, partitions: int = 1, level: int = 2) -> list[Effect]:
         ],
         NOW,
     )
-    request = CreateTopicRequest(5, MINE, "t", partitions=partitions, replicas=2, document=document)
+    request = CreateTopicRequest(5, MINE, topic, partitions=partitions, replicas=2, document=document)
     return core.step([ClientFrameReceived(Route(b"client"), request, [])], NOW)
 
 
@@ -52,6 +52,14 @@ def test_its_settings_are_of_version_1() -> None:
     [order] = [effect.order for effect in effects if isinstance(effect, Coordinate)]
     assert isinstance(order, CreateTopic)
     assert (order.settings.version, order.settings.update, order.settings.horizon_ms) == (1, MINE.hex(), 5000)
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_no_topic_has_the_name_of_a_folder_in_a_url(name: str) -> None:
+    """Clients of HTTP resolve it before they ask, encoded or not: a pause of it would meet another."""
+    code, text = answered(created("", topic=name))
+    assert code is Code.INVALID_REQUEST
+    assert f"a topic name is not {name!r}" in text
 
 
 @pytest.mark.parametrize(
