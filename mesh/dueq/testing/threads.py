@@ -56,6 +56,7 @@ class Threads:
         self._mono_us = mono_us
         self._waiters: dict[int, _Waiter] = {}
         self._handed_over: dict[object, threading.Thread] = {}
+        self._latest: object = None
         self._ended = False
 
     def end(self) -> None:
@@ -68,6 +69,7 @@ class Threads:
     def hand_over(self, work: object) -> None:
         """A thread is about to have this to do."""
         self._handed_over[work] = threading.current_thread()
+        self._latest = work
 
     @contextmanager
     def handling(self, work: object) -> Iterator[None]:
@@ -139,6 +141,14 @@ class Threads:
             time.sleep(_LOOK_S)
 
     def _busy(self) -> threading.Thread | None:
+        while True:
+            latest = self._latest
+            busy = self._seen_busy()
+            # Whoever hands over and then waits may have been looked at in between: neither was seen.
+            if busy is not None or self._latest is latest:
+                return busy
+
+    def _seen_busy(self) -> threading.Thread | None:
         for thread in list(
             self._handed_over.values()
         ):  # first: whoever begins is a waiter before it is taken out
