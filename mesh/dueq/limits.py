@@ -60,6 +60,8 @@ SWEEP_ROWS: Final = 16_384
 """Keys that are remembered no more and that one checkpoint deletes at most."""
 FAIR_WAKES_MAX: Final = 4096
 """Most groups whose messages begin to be ready in one look of a leader; the others do at the next one."""
+FAIR_WAKES_MIN: Final = 512
+"""Groups that begin to be ready in one look, though it asks for fewer messages than half of them."""
 FAIR_LOOKS_MAX: Final = 4096
 """Most groups that may not be given anything (paused, or without a slot) that one look passes over."""
 

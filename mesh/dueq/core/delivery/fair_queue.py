@@ -32,7 +32,7 @@ from dueq.core.ports.entry import NO_ENTRIES, Entries, State, is_wide, joined, k
 from dueq.core.state.class_set import RANK_BITS
 from dueq.core.state.fair import group_classes
 from dueq.core.state.window import Cut, Guide
-from dueq.limits import FAIR_LOOKS_MAX, FAIR_WAKES_MAX
+from dueq.limits import FAIR_LOOKS_MAX, FAIR_WAKES_MAX, FAIR_WAKES_MIN
 from dueq_codecs.groups import AS_CREATED, GroupSettings
 
 WAITING: Final = int(State.WAITING)
@@ -129,7 +129,7 @@ class FairQueue:
 
     def count_until(self, until_ms: int, limit: int) -> int:
         """Return about how many wait until `until_ms`, at most `limit`."""
-        self._wake(until_ms)
+        self._wake(until_ms, FAIR_WAKES_MAX)
         return min(self._ready, limit)
 
     # ------------------------------------------------------------ what is only on the disk
@@ -230,11 +230,11 @@ class FairQueue:
         if at < NEVER_MS:
             self._wake_at(at, number)
 
-    def _wake(self, until_ms: int) -> None:
-        """Let messages be ready that wait until then: all of a group at once, but not all groups."""
+    def _wake(self, until_ms: int, most: int) -> None:
+        """Let messages be ready that wait until then: all of a group at once, of so many groups."""
         self.until_ms = max(self.until_ms, until_ms)
         bound = (until_ms + 1) << KEY_BITS + RANK_BITS
-        for _ in range(FAIR_WAKES_MAX):
+        for _ in range(most):
             if not self._alarms or self._alarms[0] >> _NUMBER_BITS > until_ms:
                 return
             alarm = heappop(self._alarms)
@@ -316,20 +316,28 @@ class FairQueue:
         """Take out what comes next of all that waits until `until_ms` or sooner (see `WaitingQueue`)."""
         if not again:
             self._given.clear()
-            self._wake(until_ms)
+            self._wake(until_ms, min(max(2 * limit, FAIR_WAKES_MIN), FAIR_WAKES_MAX))
+        found = self._take(until_ms, limit, taken, again=again)
+        if not (len(found) or again or self._stopped):
+            self._wake(until_ms, FAIR_WAKES_MAX)  # those that are awake cannot be given anything
+            found = self._take(until_ms, limit, taken, again=again)
+        if self._root.front is None:
+            self._ready_ms = NEVER_MS
+        return found
+
+    def _take(self, until_ms: int, limit: int, taken: KeysView[int], *, again: bool) -> Entries:
+        """Take out what comes next of all that is awake."""
+        self._looks, self._stopped = FAIR_LOOKS_MAX, False
         if self._root.front is None:
             return NO_ENTRIES
         if not again:  # else slots are still charged for what was given
             self._count_used()
-        self._looks, self._stopped = FAIR_LOOKS_MAX, False
         found: list[Entries] = []
         count = 0
         while count < limit and (chosen := self._choose(until_ms, limit - count)):
             rows = self._valid(chosen, taken)
             count += len(rows)
             found.append(rows)
-        if self._root.front is None:
-            self._ready_ms = NEVER_MS
         return joined(found) if found else NO_ENTRIES
 
     def _choose(self, until_ms: int, limit: int) -> list[tuple[Node, int]]:

@@ -15,7 +15,7 @@ from dueq.core.delivery.group_rates import GroupRates
 from dueq.core.delivery.leases import NEVER_US, LeaseTable, Phase
 from dueq.core.ports.entry import WIDE, Entries, State, joined, keys_of
 from dueq.core.state.group_table import GroupTable
-from dueq.limits import FAIR_LOOKS_MAX, FAIR_WAKES_MAX, RECORD_ROWS_MAX
+from dueq.limits import FAIR_LOOKS_MAX, FAIR_WAKES_MAX, FAIR_WAKES_MIN, RECORD_ROWS_MAX
 from dueq_codecs.groups import GroupSettings
 from dueq_codecs.records import U64
 
@@ -309,7 +309,7 @@ def test_of_many_groups_that_wake_together_one_look_takes_a_bounded_number() -> 
     story.queue.add(rows)
     found = story.queue.pop(NOW, 3, {}.keys())
     assert len(found) == 3
-    assert story.queue.count_until(NOW - 1, 1 << 30) == 2 * FAIR_WAKES_MAX - 3
+    assert story.queue.count_until(NOW - 1, 1 << 30) == 2 * FAIR_WAKES_MIN - 3
     turns = found["group"].tolist()
     while len(set(turns)) < groups:
         turns += story.queue.pop(NOW, RECORD_ROWS_MAX, {}.keys())["group"].tolist()
