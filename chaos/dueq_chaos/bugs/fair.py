@@ -31,11 +31,8 @@ FAIR: Final = (
                 "below.used += count if below.own is not None or below.is_leaf else 0",
             ),
         ),
-        seeds=873,
-        finders=(
-            291,
-            419,
-        ),
+        seeds=420,
+        finders=(419,),
     ),
     Bug(
         "paused-group-below",
@@ -76,8 +73,8 @@ FAIR: Final = (
         "Consumers get one more message of a group than its max_unacked.",
         "an off-by-one in a limit",
         (change(f"{_QUEUE}._may_give", "node.used >= settings", "node.used > settings"),),
-        seeds=292,
-        finders=(291,),
+        seeds=420,
+        finders=(419,),
     ),
     Bug(
         "slots-count-what-was-pushed",
@@ -92,8 +89,8 @@ FAIR: Final = (
         "A lease that ends by an ack, a nack, an expiry or a cancel keeps its slot.",
         "limits of concurrency that leak slots until a restart",
         (change(f"{_QUEUE}._count_used", "[phase != Phase.FREE]", "[:]"),),
-        seeds=100,
-        finders=(99,),
+        seeds=548,
+        finders=(547,),
     ),
     Bug(
         "one-message-beyond-the-weight",
