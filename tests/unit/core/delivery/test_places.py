@@ -7,6 +7,7 @@ from dueq.core.delivery.lane import Lane
 from dueq_codecs.records import JobAction, Outcome, RecordKind
 from tests.unit.core.delivery.test_job_dispatch import UNTIL_MS, decide, load
 from tests.unit.core.led import START_MS, Stage, at, keys_in
+from tests.unit.core.state.test_fair_window import Turns
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -92,3 +93,13 @@ def test_what_the_window_lets_go_leaves_its_places() -> None:
     assert timeline.hot_count < SPARE_PLACES
     stage.dispatcher.window_kept(1)
     assert len(lane_of(stage).queue) <= 2 * timeline.hot_count + SPARE_PLACES
+
+
+def test_who_knows_whose_turn_it_is_hears_after_each_turn_what_the_window_has_let_go() -> None:
+    """Else places of messages that are not in memory would count as if they were."""
+    stage, guide = Stage(), Turns()
+    timeline = stage.leds[1].timeline
+    timeline.led_by(guide)
+    timeline._window.cuts.append((1 << 16, START_MS, 5))
+    stage.dispatcher.window_kept(1)
+    assert (guide.told, timeline._window.cuts) == ([(1 << 16, START_MS, 5)], [])
