@@ -143,6 +143,7 @@ class Pulling:
 
     def _ask(self, pulling: PullCall, asked: Asked) -> None:
         """Ask a leader, or ask it again."""
+        self._give_back_over(pulling)
         event, now_us = pulling.event, self._context.mono_us
         pulling.asked[asked.leader] = asked
         pulling.attaches += 1
@@ -251,6 +252,7 @@ class Pulling:
             self._settle(pulling, RecordKind.RELEASE, fresh)
             return
         pulling.got += fresh
+        self._give_back_over(pulling)
         if asked is not None and present and complete:
             asked.pushes.add(push.number)
             self._maybe_ended(pulling, asked)
@@ -299,6 +301,7 @@ class Pulling:
     def _ended(self, pulling: PullCall, asked: Asked) -> None:
         """A leader has answered, or is given up."""
         self._drop(pulling, asked)
+        self._give_back_over(pulling)
         if pulling.got:
             self._complete(pulling)
         elif not pulling.asked:
@@ -317,7 +320,16 @@ class Pulling:
         if pulling.got and not pulling.over:
             self._complete(pulling)
 
+    def _give_back_over(self, pulling: PullCall) -> None:
+        """A lease that is over is never handed out: by now another may have its message."""
+        now_us = self._context.mono_us
+        over = [delivery for delivery in pulling.got if delivery.deadline_us <= now_us]
+        if over:
+            pulling.got = [delivery for delivery in pulling.got if delivery.deadline_us > now_us]
+            self._settle(pulling, RecordKind.RELEASE, over)
+
     def _complete(self, pulling: PullCall) -> None:
+        self._give_back_over(pulling)
         got = pulling.got[: pulling.event.count]
         for delivery in got:
             delivery.handed = True

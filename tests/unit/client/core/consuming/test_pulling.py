@@ -21,6 +21,7 @@ from dueq_codecs.records import RecordKind
 from tests.unit.client.stage import TOPIC, Stage, of, push, sent
 
 CALL = 7
+LIFE = 5
 
 
 def staged(*leaders: str) -> Stage:
@@ -62,6 +63,8 @@ def bring(
         uid=uid,
         consumer_id=frame.consumer_id,
         sequence=sequence,
+        life=LIFE,
+        mono_us=int(stage.ms * 1000),
     )
     return stage.receive(frame.leader, message, body)
 
@@ -81,6 +84,28 @@ def test_the_leader_is_asked_and_its_pushes_are_the_answer() -> None:
     assert not of(bring(stage, frame, b"x", b"y"), Completed)
     effects = stage.receive("a", end(frame, pushes=1))
     assert answer(effects) == [b"x", b"y"]
+
+
+def test_what_comes_when_its_lease_is_over_goes_back_and_the_leader_is_asked_anew() -> None:
+    """It was held up on its way: by now another may have it."""
+    stage = staged("a")
+    frame = pull(stage, wait_ms=60_000, timeout_ms=90_000)
+    stage.ms += 30_001  # of a lease of 30 s
+    late = bring(stage, frame, b"x") + stage.receive("a", end(frame, pushes=1))
+    assert not of(late, Completed)
+    [again] = [found for found in sent(late, ConsumerFrame) if found.action is ConsumerAction.PULL]
+    assert (again.credit, len(again.held_uid)) == (10, 0)
+    [released] = sent(late + stage.run_until(stage.ms + 5), ChangeRequest)
+    assert (released.kind, released.rows) == (RecordKind.RELEASE, 1)
+
+
+def test_what_is_over_when_the_call_ends_is_not_its_answer() -> None:
+    stage = staged("a", "b")
+    frame = pull(stage, wait_ms=4_000, timeout_ms=40_000)
+    stage.receive(frame.leader, end(frame, ended=False))
+    bring(stage, frame, b"x")  # whose end is lost
+    stage.ms += 30_001
+    assert answer(stage.run_until(45_000)) == []
 
 
 def test_of_two_leaders_one_is_asked_after_the_other_and_then_both_wait() -> None:
@@ -245,7 +270,7 @@ def pulls_in(effects: list[Effect]) -> list[ConsumerFrame]:
 def confirm(stage: Stage, frame: ConsumerFrame, *over: int, code: Code = Code.OK) -> list[Effect]:
     reply = ConsumerReply(
         TOPIC, frame.consumer_id, frame.attach, frame.number, code, leader=frame.leader,
-        over=np.array(over, np.uint32),
+        over=np.array(over, np.uint32), incarnation=LIFE, mono_us=int(stage.ms * 1000),
     )  # fmt: skip
     return stage.receive(frame.leader, reply)
 
