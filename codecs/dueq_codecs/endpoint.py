@@ -40,7 +40,7 @@ _SEALED: Final = re.compile(
 """A text that is sealed: by which key, the id of a secret (of a header none), and the bytes, which are 16 more."""
 _SEAL_BYTES: Final = 16
 
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,255}\Z")
+_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,255}\Z")  # not . or ..: in a URL these are folders
 _FIELD: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _VALUE: Final = re.compile(r"[\x20-\x7e]*\Z")
 _RESERVED: Final = re.compile(
@@ -72,7 +72,8 @@ def fault_of_endpoint(value: object) -> str | None:
         return f"endpoint has {', '.join(sorted(names))}; missing or unknown are {', '.join(map(str, odd))[:200]}"
     if not isinstance(value["name"], str) or not _NAME.match(value["name"]):
         return (
-            f"the name of an endpoint has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {value['name']!r:.80}"
+            "the name of an endpoint has 1 to 255 characters of A-Z a-z 0-9 . _ -, and is not . or .., "
+            f"unlike {value['name']!r:.80}"
         )
     for name, (low, high, unit) in _NUMBERS.items():
         if type(value[name]) is not int or not low <= value[name] <= high:

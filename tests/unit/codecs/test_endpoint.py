@@ -40,6 +40,7 @@ def test_logs_and_answers_have_no_secret_and_no_value_of_a_header() -> None:
     ("changes", "text"),
     [
         ({"name": "a b"}, "the name of an endpoint has 1 to 255"),
+        ({"name": ".."}, "and is not . or .., unlike '..'"),
         ({"timeout_ms": 99}, "timeout_ms of endpoint is 100 to 1800000 ms, not 99"),
         ({"targets": 1}, "targets of endpoint is true or false, not 1"),
         ({"in_flight": 0}, "in_flight of endpoint is 1 to 1024 requests, not 0"),

@@ -5,13 +5,8 @@ import { count, number } from "./words.js";
 
 const POLL_MS = 700;
 
-export const path = (topic, ...parts) => ["/v1/topics", ...[topic, ...parts].map(segment)].join("/");
-
-/** A name as a part of an address. Browsers take some names for a way to elsewhere, however they are written. */
-export function segment(name) {
-  if (name === "." || name === "..") throw new Refused({ detail: `What is called “${name}” has no address of its own: use the command line.` }, 0);
-  return encodeURIComponent(name);
-}
+export const path = (topic, ...parts) =>
+  ["/v1/topics", encodeURIComponent(topic), ...parts.map(encodeURIComponent)].join("/");
 
 /** A request that was refused: its message is the gateway's sentence. */
 export class Refused extends Error {

@@ -1,6 +1,6 @@
 // One topic: what is wrong with it, what is due, who takes it, its settings and what else it has.
 
-import { act, ask, call, follow, path, segment } from "./acts.js";
+import { act, ask, call, follow, path } from "./acts.js";
 import { chart } from "./chart.js";
 import { field, h, put, say, section, table } from "./dom.js";
 import { moment } from "./moments.js";
@@ -250,7 +250,7 @@ function button(text, name, work, danger = false) {
 
 const at = (text) => (text ? { node: timeElement(Date.parse(text)), key: text } : null);
 
-const endpoint = (name, verb = "") => `/v1/endpoints/${segment(name)}${verb}`;
+const endpoint = (name, verb = "") => `/v1/endpoints/${encodeURIComponent(name)}${verb}`;
 
 const LISTS = [
   {
