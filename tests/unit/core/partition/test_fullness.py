@@ -1,0 +1,97 @@
+"""What a partition has no room for is refused for a while, and the text names how much there is and may be."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dueq import limits
+from dueq.core.partition.fullness import fullness
+from dueq_codecs.messages import ChangeRequest, Code
+from dueq_codecs.records import RecordKind
+
+KEY = np.ones(1, np.uint64)
+
+
+def of(**kept: Any) -> Any:
+    """A timeline that keeps this, and nothing else."""
+    nothing = {
+        "uid": 7, "names_count": 0, "triggered": {}, "bodies": SimpleNamespace(by_name={}),
+        "groups": SimpleNamespace(by_name={}), "jobs": SimpleNamespace(by_key={}),
+        "passes": SimpleNamespace(by_name={}), "headings": SimpleNamespace(size=0),
+    }  # fmt: skip
+    return SimpleNamespace(**(nothing | kept))
+
+
+def asked(kind: RecordKind, **fields: Any) -> ChangeRequest:
+    request = ChangeRequest(1, kind, "t", 7, b"c" * 16, 1, 0)
+    for name, value in fields.items():
+        setattr(request, name, value)
+    return request
+
+
+def names(**kept: str) -> Any:
+    """A timeline that keeps one thing by each of these names."""
+    tables = {
+        "bodies": SimpleNamespace(by_name={name.encode(): 1 for name in kept.get("bodies", "")}),
+        "groups": SimpleNamespace(by_name=dict.fromkeys(kept.get("groups", ""))),
+        "jobs": SimpleNamespace(by_key={name.encode(): 1 for name in kept.get("jobs", "")}),
+        "passes": SimpleNamespace(by_name=dict.fromkeys(kept.get("passes", ""))),
+    }
+    return of(**tables)
+
+
+CASES = {
+    "NAMES_MAX": (
+        of(names_count=2),
+        asked(RecordKind.INSERT, key_high=KEY),
+        "keeps 2 unique keys, and may keep 2",
+    ),
+    "BODIES_MAX": (names(bodies="ab"), asked(RecordKind.BODY, shared=b"c"), "keeps 2 shared bodies"),
+    "GROUPS_MAX": (
+        names(groups="ab"),
+        asked(RecordKind.INSERT, groups=("a", "c")),
+        "has 2 groups, and may have 2",
+    ),
+    "JOBS_MAX": (names(jobs="ab"), asked(RecordKind.INSERT, job=b"c"), "knows 2 jobs"),
+    "PASSES_MAX": (names(passes="ab"), asked(RecordKind.PASS, name="c"), "knows 2 passes"),
+    "TRIGGERED_MAX": (
+        of(triggered={1: 1, 2: 1}),
+        asked(RecordKind.TRIGGER, target_sequence=KEY),
+        "2 triggered messages of partition 7 wait for consumers, and 2 may",
+    ),
+    "HEADINGS_BYTES_MAX": (
+        of(headings=SimpleNamespace(size=1)),
+        asked(RecordKind.NACK, document="{}", target_sequence=KEY),
+        "keeps 1 bytes of replaced headers, and may keep 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("bound", CASES)
+def test_what_is_too_much_is_refused_for_a_while(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    timeline, request, text = CASES[bound]
+    assert fullness(timeline, request) is None
+    monkeypatch.setattr(limits, bound, 2)
+    refusal = fullness(timeline, request)
+    assert refusal is not None
+    assert refusal.code is Code.BUSY
+    assert text in refusal.text
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        asked(RecordKind.BODY, shared=b"a"),
+        asked(RecordKind.INSERT, groups=("a", "")),
+        asked(RecordKind.INSERT, job=b"a"),
+        asked(RecordKind.PASS, name="a"),
+    ],
+)
+def test_what_is_kept_already_takes_no_room(known: ChangeRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    for bound in ("BODIES_MAX", "GROUPS_MAX", "JOBS_MAX", "PASSES_MAX"):
+        monkeypatch.setattr(limits, bound, 1)
+    assert fullness(names(bodies="a", groups="a", jobs="a", passes="a"), known) is None
