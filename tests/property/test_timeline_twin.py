@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.property.checkpoint_disk import UID, Disk
 from tests.property.records_at_random import PLACE, Maker
@@ -325,6 +325,7 @@ LIMITS = st.sampled_from([DedupLimits(), DedupLimits(4, 3000, 4000), DedupLimits
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 5, 20, 10_000]), LIMITS)
+@example(2379056603, 1, DedupLimits())  # a pass names a message under another's instant, then under its own
 def test_the_timeline_agrees_with_its_naive_twin(seed: int, hot_rows_max: int, limits: DedupLimits) -> None:
     world = World(seed, hot_rows_max, limits)
     world.run(250)

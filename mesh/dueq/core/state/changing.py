@@ -89,7 +89,7 @@ class Changing:
             return self._recur(record, slots, chosen, age_ms, applied)
         if not record.name:
             return self._live.change(record, slots, chosen, applied)
-        chosen = self._tables.passes.effective(record.name, self._table.take(slots))
+        chosen = self._tables.passes.effective(record.name, self._table.take(slots), record.first)
         outcomes = self._live.change(record, slots, chosen, applied)
         self._tables.passes.worked(record.name, outcomes)
         return outcomes

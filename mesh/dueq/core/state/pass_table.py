@@ -26,7 +26,7 @@ from dueq.core.state.matching import FilterRefused, filter_of, matching
 from dueq.core.state.side_table import Messages
 from dueq.errors import UnknownVersion
 from dueq.limits import DELAY_MS_MAX, DUE_MS_MAX, PASS_MEMORY_MS, PASS_RETRIED_MS, PASSES_KEPT, RANK_MAX
-from dueq_codecs.records import U8, Outcome, Record
+from dueq_codecs.records import U8, U64, Outcome, Record
 
 _ROW_VERSION: Final = 1
 BEGINNING: Final[dict[str, tuple[str, ...]]] = {
@@ -145,12 +145,13 @@ class PassTable:
             self._changed[record.name] = None
         return np.array([outcome], np.uint8)
 
-    def effective(self, name: str, rows: Entries) -> npt.NDArray[np.intp]:
-        """Return which rows of a record of a pass take effect."""
+    def effective(self, name: str, rows: Entries, first: U64) -> npt.NDArray[np.intp]:
+        """Return which rows of a record of a pass take effect; `first`: of the ids that it names."""
         work = self.by_name.get(name)
         if work is None or work.state != PassState.RUNNING:
             return np.empty(0, np.intp)
-        found = np.flatnonzero(matching(rows, filter_of(work.work["filter"]).state, work.sequence))
+        state = filter_of(work.work["filter"]).state
+        found = np.flatnonzero(matching(rows, state, work.sequence) & (rows["first"] == first))
         if len(found) < 2:
             return found
         # A message that is named twice is changed by its first row, and is newer than the pass for the second.
