@@ -263,8 +263,8 @@ def schedule(
         mesh_us,
         keys=keys,
         ranks=rank,
-        groups=[group],
-        headers=[headers],
+        groups=None if group is None else [group],
+        headers=None if headers is None else [headers],
         window=window,
         expires=expires,
         max_attempts=max_attempts,
@@ -300,7 +300,7 @@ def schedule_many(
     columns = payload_columns(listed, prefixes)
     due = times.due_column(dues, len(columns.payloads), mesh_us)
     rank = per_row.rank_column(ranks, len(columns.payloads))
-    if not rank.any():
+    if len(rank) and not rank.any():
         rank = NO_U16  # what no rank says, too
     group, names = per_row.group_columns(groups, len(columns.payloads))
     windows = times.window_column(window, due)

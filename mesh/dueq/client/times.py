@@ -151,6 +151,9 @@ class EndColumns(NamedTuple):
     attempts_max: U16
 
 
+_AS_THE_TOPIC_SAYS: Final = EndColumns(NO_U64, NO_U16)
+
+
 def end_columns(
     expires: Due | Sequence[Due | None] | None,
     max_attempts: int | Sequence[int | None] | None,
@@ -162,6 +165,8 @@ def end_columns(
     Raises:
         InvalidRequest: the instant is none, or the number is outside its limits.
     """
+    if expires is None and max_attempts is None:
+        return _AS_THE_TOPIC_SAYS
     until, most = NO_U64, NO_U16
     if isinstance(expires, Sequence):
         until = np.array(

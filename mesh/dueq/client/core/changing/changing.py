@@ -36,7 +36,7 @@ from dueq.client.core.ports.parts import PartsCall
 from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
 from dueq_codecs.groups import home_of_group
 from dueq_codecs.meta import prefix_bytes
-from dueq_codecs.records import NO_U16, NO_U64, OnDuplicate, RecordKind
+from dueq_codecs.records import NO_U16, NO_U64, U16, OnDuplicate, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, home_of, homes_of_recurrence
 
 Event = Insert | Alter | ActOnJob | ActOnRecurrence | AwaitSettings | ActOnPass | SetGroup | KeepBody
@@ -46,6 +46,7 @@ _OF_ROWS: Final = (
     "once_high", "once_low", "once_digest",
 )  # fmt: skip
 """Columns of an Insert, one item per row or none."""
+_ONE_ROW: Final = ((0, 1),)
 
 
 class Changing:
@@ -215,7 +216,8 @@ class Changing:
                 f"topic {info.name!r} has {len(topic.uids)} partitions, not one {event.partition}"
             )
         allowed = info.payload_bytes_max or limits.PAYLOAD_BYTES_MAX
-        for row in np.flatnonzero(event.size > allowed).tolist():
+        longest = int(event.size.max()) if len(event.size) else 0
+        for row in np.flatnonzero(event.size > allowed).tolist() if longest > allowed else ():
             stored = event.payloads[row]
             size = len(stored) - prefix_bytes(event.keyed, stored) + _shared_bytes(event)
             if size <= allowed:
@@ -288,7 +290,7 @@ class Changing:
                 inline = payloads.without(rows)
             else:
                 inline = payloads if not rows else [p for p in payloads if len(p) <= limits.CHUNK_BYTES]
-            used, group = np.unique(event.group[start:end], return_inverse=True)
+            group, groups = _groups(event, start, end)
             parts.append(
                 Part(
                     RecordKind.INSERT,
@@ -307,8 +309,8 @@ class Changing:
                     window=event.window[start:end],
                     expires=event.expires[start:end],
                     attempts_max=event.attempts_max[start:end],
-                    group=group.astype(np.uint16),
-                    groups=tuple(event.groups[place] for place in used.tolist()),
+                    group=group,
+                    groups=groups,
                     job=event.job,
                     job_until=event.job_until,
                     anywhere=anywhere,
@@ -482,9 +484,19 @@ def _shared_bytes(event: Insert) -> int:
     return event.shared.size if event.shared is not None else 0
 
 
+def _groups(event: Insert, start: int, end: int) -> tuple[U16, tuple[str, ...]]:
+    """The place of each row's group among the groups of these rows, and those."""
+    if not event.groups:
+        return NO_U16, ()
+    used, group = np.unique(event.group[start:end], return_inverse=True)
+    return group.astype(np.uint16), tuple(event.groups[place] for place in used.tolist())
+
+
 def runs(size: npt.NDArray[np.uint32]) -> Sequence[tuple[int, int]]:
     """Cut rows with these payload sizes into runs that fit one request each: (start, end), in order."""
     rows = len(size)
+    if rows == 1:
+        return _ONE_ROW  # what is longer than a chunk is not in it
     inline = np.where(size > limits.CHUNK_BYTES, 0, size)
     ends = np.cumsum(inline, dtype=np.int64)
     if rows <= limits.REQUEST_ROWS_MAX and (not rows or int(ends[-1]) <= limits.REQUEST_BYTES_MAX):

@@ -282,9 +282,9 @@ class Part:
     @property
     def met(self) -> bool:
         """Whether a row of an INSERT has met another message of its unique key, so that it did not take effect."""
-        return self.reply is not None and bool(
-            self.reply.outcomes[self.offset : self.offset + self.rows].any()
-        )
+        if self.reply is None or not len(self.reply.outcomes):
+            return False
+        return bool(self.reply.outcomes[self.offset : self.offset + self.rows].any())
 
     def found(self) -> list[str | DueqError]:
         """One entry per row of an INSERT: the id of the message that its key names, or why the row was refused."""
@@ -381,11 +381,12 @@ class Change:
         self.request = ChangeRequest(
             request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
             keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
-            patient=all(part.patient for part in parts), rank=_ranks(parts), window=_windows(parts),
-            expected=_versions(parts),
+            patient=all(part.patient for part in parts), rank=_optional(parts, "rank", NO_U16),
+            window=_optional(parts, "window", NO_U32), expected=_optional(parts, "expected", NO_U64),
             group=group, groups=groups, name=head.name, document=head.document,
             home_partitions=head.home_partitions, on_duplicate=head.on_duplicate, retry=head.retry,
-            expires=_expiries(parts), attempts_max=_attempts(parts), fate=_fates(parts), reason=reason, reasons=reasons,
+            expires=_optional(parts, "expires", NO_U64), attempts_max=_optional(parts, "attempts_max", NO_U16),
+            fate=_optional(parts, "fate", NO_U8), reason=reason, reasons=reasons,
             shared=head.shared, shared_size=head.shared_size, claim=head.claim,
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
@@ -543,37 +544,11 @@ def _may_overtake(later: Part, earlier: Part) -> bool:
 def _columns(parts: Sequence[Part]) -> dict[str, Any]:
     if len(parts) == 1:
         return {name: getattr(parts[0], name) for name in _COLUMNS}
-    return {name: _joined([getattr(part, name) for part in parts]) for name in _COLUMNS}
-
-
-def _ranks(parts: Sequence[Part]) -> U16:
-    """The ranks of all rows; those of parts without any are 0."""
-    if not any(len(part.rank) for part in parts):
-        return NO_U16
-    return _joined([part.rank if len(part.rank) else np.zeros(part.rows, np.uint16) for part in parts])
-
-
-def _expiries(parts: Sequence[Part]) -> U64:
-    """When each row expires; 0 for those of parts that do not say."""
-    if not any(len(part.expires) for part in parts):
-        return NO_U64
-    return _joined([part.expires if len(part.expires) else np.zeros(part.rows, np.uint64) for part in parts])
-
-
-def _attempts(parts: Sequence[Part]) -> U16:
-    """How often each row is delivered at most; 0 for those of parts that do not say."""
-    if not any(len(part.attempts_max) for part in parts):
-        return NO_U16
-    return _joined(
-        [part.attempts_max if len(part.attempts_max) else np.zeros(part.rows, np.uint16) for part in parts]
-    )
-
-
-def _fates(parts: Sequence[Part]) -> U8:
-    """The fates of all rows; those of parts without any are DELAY."""
-    if not any(len(part.fate) for part in parts):
-        return NO_U8
-    return _joined([part.fate if len(part.fate) else np.zeros(part.rows, np.uint8) for part in parts])
+    # Parts share a request only if they have the same columns.
+    return {
+        name: _joined([getattr(part, name) for part in parts]) if len(own := getattr(parts[0], name)) else own
+        for name in _COLUMNS
+    }
 
 
 def _reasons(parts: Sequence[Part]) -> tuple[tuple[str, ...], U16]:
@@ -586,20 +561,17 @@ def _reasons(parts: Sequence[Part]) -> tuple[tuple[str, ...], U16]:
     return tuple(places), np.array(column, np.uint16)
 
 
-def _versions(parts: Sequence[Part]) -> U64:
-    """The versions that all rows must have; those of parts without any are 0: any."""
-    if not any(len(part.expected) for part in parts):
-        return NO_U64
+def _optional(parts: Sequence[Part], name: str, nothing: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+    """A column of all rows; 0 for those of parts without it, and `nothing` if no part has it."""
+    columns = [getattr(part, name) for part in parts]
+    if not any(map(len, columns)):
+        return nothing
     return _joined(
-        [part.expected if len(part.expected) else np.zeros(part.rows, np.uint64) for part in parts]
+        [
+            column if len(column) else np.zeros(part.rows, nothing.dtype)
+            for part, column in zip(parts, columns, strict=True)
+        ]
     )
-
-
-def _windows(parts: Sequence[Part]) -> U32:
-    """The windows of all rows; those of parts without any are 0."""
-    if not any(len(part.window) for part in parts):
-        return NO_U32
-    return _joined([part.window if len(part.window) else np.zeros(part.rows, np.uint32) for part in parts])
 
 
 def _joined(columns: Sequence[npt.NDArray[Scalar]]) -> npt.NDArray[Scalar]:
