@@ -64,7 +64,7 @@ DELIVERING: Final = (
                 "return self.replica.is_leader",
             ),
             change(
-                "core.broker:BrokerCore.step",
+                "core.broker:BrokerCore._listen",
                 "    for event in events:",
                 "    self._dispatch(now)\n    for event in events:",
             ),
@@ -103,7 +103,7 @@ DELIVERING: Final = (
         "BullMQ stalled jobs; River #1302: the sweep races the worker",
         (
             change(
-                "core.broker:BrokerCore.step",
+                "core.broker:BrokerCore._listen",
                 "    for event in events:",
                 "    self._dispatch(now)\n    for event in events:",
             ),

@@ -25,6 +25,7 @@ from dueq.core.ports.events import (
     ClientFrameReceived,
     Event,
     PeerFrameReceived,
+    Persisted,
     Route,
     RouteLost,
     StorePressure,
@@ -254,9 +255,7 @@ class Node:
         events, self._inbox = self._inbox, []
         now = self.now()
         try:
-            effects = (
-                self._older_step(core, events, now) if self.lacks else core.push(now) + core.step(events, now)
-            )
+            effects = self._older_step(core, events, now) if self.lacks else self._step(core, events, now)
         except Exception as error:  # whatever it raises is a finding, and must not end the world
             self.failures.append(error)
             self._world.tell(self.name, f"FAILED: {error!r}")
@@ -270,6 +269,17 @@ class Node:
         if self.core is core:
             deadline_us = core.next_deadline_us(now) - now.mono_us
             self._plan(self._world.now_us + max(deadline_us, 1))
+
+    @staticmethod
+    def _step(core: BrokerCore, events: list[Event], now: Now) -> list[Effect]:
+        """As the loop does, which hears first what may commit something; here only what has come first, in order."""
+        at = 0
+        while at < len(events) and isinstance(events[at], PeerFrameReceived | Persisted):
+            at += 1
+        effects = core.push(now)
+        if at:
+            effects += core.hear(events[:at], now)
+        return effects + core.step(events[at:], now)
 
     def _older_step(self, core: BrokerCore, events: list[Event], now: Now) -> list[Effect]:
         with lacking(self.lacks):

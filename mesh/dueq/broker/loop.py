@@ -1,5 +1,5 @@
-"""The event loop: push what is due, drain all input, one step of the core, carry out its effects, wait for the next
-thing.
+"""The event loop: push what is due, drain all input, hear what others have synced and answer who waits for it, one step
+of the core, carry out its effects, wait for the next thing.
 
 ZeroMQ's descriptors are edge-triggered: whether there is input is asked before every wait. How the wait meets a due
 instant to the microsecond is in `waiting`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import filterfalse
 from typing import Protocol
 
 import structlog
@@ -30,7 +31,7 @@ from dueq.core.ports.effects import (
     SendClient,
     SendPeer,
 )
-from dueq.core.ports.events import Event
+from dueq.core.ports.events import Event, PeerFrameReceived, Persisted
 from dueq.core.ports.membership import CoordinatorOrder
 from dueq.core.ports.persistence import StoreRead
 from dueq.core.turn.metrics import Histogram
@@ -51,6 +52,10 @@ class Core(Protocol):
 
     def push(self, now: Now) -> list[Effect]:
         """Push what is due and needs nothing else, before a turn."""
+        ...
+
+    def hear(self, events: list[Event], now: Now) -> list[Effect]:
+        """Begin a turn with what has happened first."""
         ...
 
     def step(self, events: list[Event], now: Now) -> list[Effect]:
@@ -159,10 +164,20 @@ class Loop:
             began = self._carry_out(pushed)
         self._events = self._gather(began)
         ended = began
-        if self._events or not pushed or self._core.next_deadline_us(began) <= began.mono_us:
-            ended = self._carry_out(self._core.step(self._events, self._clocks() if self._events else began))
+        if self._events:
+            ended = self._step(self._clocks())
+        elif not pushed or self._core.next_deadline_us(began) <= began.mono_us:
+            ended = self._carry_out(self._core.step([], began))
         self.turns.observe(ended.mono_us - self._began_us)
         return ended
+
+    def _step(self, now: Now) -> Now:
+        """Take a turn with what has come: first of all what commits, so that who waits for that is answered."""
+        first = list(filter(_commits, self._events))
+        if not first:
+            return self._carry_out(self._core.step(self._events, now))
+        self._carry_out(self._core.hear(first, now))
+        return self._carry_out(self._core.step(list(filterfalse(_commits, self._events)), now))
 
     def _carry_out(self, effects: list[Effect]) -> Now:
         """Carry out effects; returns the instant at which that was done."""
@@ -235,3 +250,11 @@ class Loop:
     def _exit(self, effect: Exit) -> None:
         self.exit_reason = effect.reason
         self._stop = True
+
+
+def _commits(event: Event) -> bool:
+    """Whether an event may commit something: other replicas have synced it, or this one has.
+
+    All that comes from peers, so that it stays in its order.
+    """
+    return isinstance(event, PeerFrameReceived | Persisted)

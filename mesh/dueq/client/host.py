@@ -93,6 +93,7 @@ class SessionHost:
         self._queue: deque[Event] = deque()
         self._answers: dict[int, Callable[[Answer], None]] = {}
         self._inboxes: dict[bytes, Inbox] = {}
+        self._has_delivered = False
         self._stopping = False
         self._ended = False
         self._failure: DueqError = ClientClosed("the client is closed")
@@ -233,6 +234,7 @@ class SessionHost:
         effect: effects.Deliver | effects.Reclaim | effects.LeaseLost | effects.ConsumerFailed,
     ) -> None:
         if isinstance(effect, effects.Deliver):
+            self._has_delivered = True
             inbox.deliver(effect.deliveries)
         elif isinstance(effect, effects.LeaseLost):
             unhandled = inbox.lose(effect.deliveries)

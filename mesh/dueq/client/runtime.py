@@ -161,7 +161,12 @@ class Runtime(SessionHost):
         """Announce the sleep and return how long it may last."""
         now_us, deadline_us = _mono_us(), self._core.next_deadline_us
         sleep_us = IDLE_MS * 1000 if deadline_us is None else deadline_us - now_us
-        sleep_us = min(max(sleep_us, 0), IDLE_MS * 1000)
+        longest_us = IDLE_MS * 1000
+        if self._has_delivered:
+            # Its ack will soon be submitted lazily: it need not wake this thread if that wakes by itself in time, be it
+            # by the next push. A busy consumer has a turn less for each push.
+            longest_us, self._has_delivered = LAZY_US, False
+        sleep_us = min(max(sleep_us, 0), longest_us)
         self._wake_at_us = now_us + sleep_us
         self._sleeping = True
         return 0 if self._queue else -(-sleep_us // 1000)

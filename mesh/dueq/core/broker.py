@@ -3,7 +3,8 @@
 `step(events, now)` takes everything that one turn of the loop has read and returns everything that is to be done.
 Order within a turn: all events first (a paused process must hear before it judges), then timers, then one Persist
 for all partitions, then one frame per peer. `push(now)` comes before a turn and lets what is due leave, where that
-needs nothing else. Nothing here touches a socket, a disk, a thread or a clock.
+needs nothing else. `hear(events, now)` begins a turn with what makes answers, so that these leave before its rest.
+Nothing here touches a socket, a disk, a thread or a clock.
 """
 
 from __future__ import annotations
@@ -194,20 +195,8 @@ class BrokerCore:
             What to do, in order.
         """
         ctx = self._ctx
-        ctx.turn = now
-        ctx.again = False
-        gap_us = now.mono_us - self._armed_us if self._armed_us is not None else 0
-        if gap_us > limits.PAUSE_MS * 1000:
-            self._woke(gap_us, now)
-            self._whole_us = 0
-        held = self._clock.hold
-        self._clock.turn(now)
-        if not events and now.mono_us < self._whole_us and not (held or self._clock.hold) and self._push(now):
+        if not self._listen(events, now) and now.mono_us < self._whole_us and self._push(now):
             return ctx.take()
-        for event in events:
-            self._handlers[type(event)](event, now)
-        if held and not self._clock.hold:
-            self._clock_released()
         if now.mono_us >= self._tick_at_us:
             self._tick(now)
         self._dispatch(now)
@@ -224,6 +213,31 @@ class BrokerCore:
         self._whole_us = self._next_whole_us(now)
         self._armed_us = self._deadline_us(now)
         return ctx.take()
+
+    def hear(self, events: list[Event], now: Now) -> list[Effect]:
+        """Take in what has happened first; `step`, at the same instant, takes the turn with all that comes after it.
+
+        What is to be done about it need not wait for the turn: whose request was committed has the answer before new
+        requests are looked at, and before leases, records, checkpoints and frames are made.
+        """
+        self._listen(events, now)
+        self._whole_us = 0
+        return self._ctx.take()
+
+    def _listen(self, events: list[Event], now: Now) -> bool:
+        """Look at the clocks, and take in what has happened; returns whether it may want more than a push."""
+        self._ctx.turn = now
+        gap_us = now.mono_us - self._armed_us if self._armed_us is not None else 0
+        if gap_us > limits.PAUSE_MS * 1000:
+            self._woke(gap_us, now)
+            self._whole_us, self._armed_us = 0, now.mono_us
+        held = self._clock.hold
+        self._clock.turn(now)
+        for event in events:
+            self._handlers[type(event)](event, now)
+        if held and not self._clock.hold:
+            self._clock_released()
+        return bool(events) or held or self._clock.hold
 
     def push(self, now: Now) -> list[Effect]:
         """Push what was laid out for this instant, before the input of a turn is heard: that must not be late for it.
@@ -284,6 +298,7 @@ class BrokerCore:
     def _next_whole_us(self, now: Now) -> int:
         """Return when a whole turn is wanted at the latest, what topics want left aside."""
         if self._ctx.again:
+            self._ctx.again = False
             return now.mono_us
         at_us = self._tick_at_us if self._ctx.peers else self._lonely_tick_us(now)
         for peer in self._ctx.peers.values():

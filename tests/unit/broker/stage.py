@@ -95,8 +95,9 @@ class TellingCore:
     """A core that answers each event as a function says, and remembers its turns.
 
     Attributes:
-        turns: what each step was given.
+        turns: what each step was given, after what was to be heard before it.
         deadlines_us: instants at which a turn is wanted, ascending.
+        heard: what the next step comes after.
         due: what is to be pushed before a turn.
     """
 
@@ -105,6 +106,7 @@ class TellingCore:
         self.turns: list[tuple[list[Event], Now]] = []
         self.due: Callable[[Now], list[Effect]] = lambda now: []
         self.deadlines_us: list[int] = []
+        self.heard: list[Event] = []
 
     @property
     def events(self) -> list[Event]:
@@ -113,8 +115,13 @@ class TellingCore:
     def push(self, now: Now) -> list[Effect]:
         return self.due(now)
 
+    def hear(self, events: list[Event], now: Now) -> list[Effect]:
+        self.heard = list(events)
+        return [effect for event in events for effect in self._answer(event)]
+
     def step(self, events: list[Event], now: Now) -> list[Effect]:
-        self.turns.append((list(events), now))
+        self.turns.append(([*self.heard, *events], now))
+        self.heard = []
         return [effect for event in events for effect in self._answer(event)]
 
     def next_deadline_us(self, now: Now) -> int:

@@ -22,7 +22,14 @@ from dueq.core.ports.effects import (
     SendClient,
     SendPeer,
 )
-from dueq.core.ports.events import ClientFrameReceived, Event, PeerFrameReceived, Persisted, RouteLost
+from dueq.core.ports.events import (
+    ClientFrameReceived,
+    Event,
+    PeerFrameReceived,
+    Persisted,
+    Route,
+    RouteLost,
+)
 from dueq.core.ports.membership import ReadNode
 from dueq.core.ports.persistence import CreatePartition, ReadLog
 from dueq.instant import Now
@@ -92,6 +99,22 @@ def test_what_is_due_leaves_before_input_is_heard() -> None:
         running.join()
     said = [line["event"] for line in running.logged]
     assert said.index("pushed") < said.index("heard")
+
+
+def test_what_may_commit_is_heard_and_answered_before_the_rest_of_the_turn() -> None:
+    other = RouteLost(Route(b"gone"), Reply(1, Code.OK))
+    core = TellingCore(
+        lambda event: (
+            [Log("info", "answered", {})] if event == START else [Log("info", "done", {}), Exit("enough")]
+        )
+    )
+    running = RunningLoop(core)
+    running.inbox.put(other)
+    running.inbox.put(START)
+    with running:
+        running.join()
+    assert [line["event"] for line in running.logged] == ["answered", "done"]
+    assert core.events == [START, other]
 
 
 def test_no_turn_is_taken_without_a_reason() -> None:

@@ -436,8 +436,7 @@ class Partition:
 
     def ack_received(self, peer: Peer, ack: Ack, asked_us: int, now: Now) -> None:
         """A follower has synced records; `asked_us`: (mono) when the latest of our frames left that it had then."""
-        if self.replica.is_leader:
-            self.replica.ack_received(peer, ack, asked_us, now)
+        if self.replica.ack_received(peer, ack, asked_us, now):
             self.ctx.touch(self)
 
     def append_received(self, peer: Peer, append: Append, now: Now) -> None:

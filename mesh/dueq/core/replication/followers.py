@@ -83,6 +83,14 @@ class Followers:
             progress.untrusted = False
         return True
 
+    def is_awaited(self, peer: Peer) -> bool:
+        """Return whether the next ack of a follower is waited for: it was asked for one, or may be sent more then."""
+        progress = self._progress.get(peer.broker_id)
+        if progress is None:
+            return False
+        level = progress.state is State.REPLICATE and progress.next > self._log.end
+        return not level or progress.asked_at_us > progress.confirmed_at_us
+
     def _same_life(self, progress: Progress, peer: Peer) -> None:
         if progress.incarnation != peer.incarnation:
             progress.new_life(peer.incarnation, peer.store_id, self._log.start)

@@ -140,10 +140,19 @@ class Leading:
         """This broker's own disk has caught up."""
         self.advance(now)
 
-    def ack_received(self, peer: Peer, ack: Ack, asked_us: int, now: Now) -> None:
-        """A follower has synced; see `Followers.ack_received`."""
-        if ack.epoch == self.epoch and self.followers.ack_received(peer, ack, asked_us, now):
+    def ack_received(self, peer: Peer, ack: Ack, asked_us: int, now: Now) -> bool:
+        """A follower has synced; see `Followers.ack_received`.
+
+        Returns:
+            Whether the end of the turn may have something to do for it, beside what a commit brings. Most acks are of
+            who has all there is, and of a record that another one has not synced yet.
+        """
+        if ack.epoch != self.epoch:
+            return False
+        awaited = self.followers.is_awaited(peer)
+        if self.followers.ack_received(peer, ack, asked_us, now):
             self.advance(now)
+        return awaited
 
     def mismatch_received(self, peer: Peer, mismatch: Mismatch, now: Now) -> None:
         """A follower's log differs."""

@@ -380,10 +380,9 @@ class Replica:
         if self.leading is not None:
             self.leading.shift(gap_us)
 
-    def ack_received(self, peer: Peer, ack: Ack, asked_us: int, now: Now) -> None:
-        """A follower has synced up to there; `asked_us`: see `Leading.ack_received`."""
-        if self.leading is not None:
-            self.leading.ack_received(peer, ack, asked_us, now)
+    def ack_received(self, peer: Peer, ack: Ack, asked_us: int, now: Now) -> bool:
+        """A follower has synced up to there; see `Leading.ack_received`."""
+        return self.leading is not None and self.leading.ack_received(peer, ack, asked_us, now)
 
     def mismatch_received(self, peer: Peer, mismatch: Mismatch, now: Now) -> None:
         """A follower's log differs."""

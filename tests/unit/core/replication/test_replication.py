@@ -10,8 +10,10 @@ from dueq import limits
 from dueq.core.ports.effects import Persist, Read
 from dueq.core.ports.membership import Member, ReadNode, SetOutcome
 from dueq.core.ports.persistence import AppendLog, LogRead, ReadLog
+from dueq.core.replication.confirming import CONFIRM_US
 from dueq.core.replication.installing import Installation
 from dueq_codecs.messages import Ack, Fence, Mismatch, PeerFrame, VoteRequest
+from dueq_codecs.records import Record, RecordKind
 from tests.unit.core.replica_stage import UID, Stage, entry, filled
 
 B1, B2, B3 = (Member(f"b{i}", f"s{i}") for i in (1, 2, 3))
@@ -185,6 +187,29 @@ def test_an_ack_of_another_epoch_counts_for_nothing(stage: Stage) -> None:
         stage.replica.ack_received(stage.peer("b2"), Ack(UID, epoch, 1), stage.mono_us, stage.now)
     assert stage.replica.commit == 0
     assert not stage.replica.confirmed(stage.now)
+
+
+def test_the_end_of_a_turn_sees_to_an_ack_only_where_somebody_waits_for_it(stage: Stage) -> None:
+    """Else each record would cost its leader two turns more, in which there is nothing to do."""
+    stage.lead("b2", "b3")
+
+    def acked(name: str, sequence: int, asked_us: int) -> bool:
+        ack = Ack(UID, stage.replica.epoch, sequence)
+        return stage.replica.ack_received(stage.peer(name), ack, asked_us, stage.now)
+
+    for name in ("b2", "b3"):
+        assert acked(name, 1, stage.mono_us), "nothing was known of it, so nothing more was sent to it"
+    stage.replica.append(Record(RecordKind.BARRIER, UID, 0, 0, 0), b"", stage.now)
+    assert acked("b2", 1, stage.mono_us), "it may be sent more now"
+    stage.replica.send(stage.now)
+    stage.sync()
+    assert not acked("b2", 2, stage.mono_us), "another one lacks the record"
+    assert stage.replica.commit == 1
+    stage.mono_us += CONFIRM_US + 1
+    stage.replica.ask(stage.now)
+    assert acked("b3", 2, stage.mono_us), "it was asked"
+    assert stage.replica.commit == 2
+    assert not acked("b3", 2, stage.mono_us)
 
 
 @pytest.mark.parametrize(("isr", "silent"), [(("b2", "b3"), True), (("b2",), False)])
