@@ -504,6 +504,8 @@ class RequestWindow:
         open_count = len(self.open)
         if open_count and self.next_sequence - min(self.open) >= limits.REQUESTS_IN_FLIGHT_MAX:
             return False
+        if self.waiting[0].alone:
+            return True  # nothing would share its request: to wait for answers would bring it no company
         full = self.rows >= limits.REQUEST_ROWS_MAX // 2 or self.bytes >= limits.REQUEST_BYTES_MAX // 2
         gather_from = GATHER_KEYED_FROM if len(self.waiting[0].key_high) else GATHER_FROM
         if full or open_count < gather_from or self._is_overdue(now_us):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dueq import ids
+from dueq import ids, limits
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed, Failed, Send
 from dueq.client.core.ports.parts import PartsCall
@@ -421,3 +421,18 @@ def test_a_retry_after_the_brokers_have_forgotten_is_refused(stage: Stage) -> No
     assert not sent(effects, ChangeRequest)
     [failed] = of(effects, Failed)
     assert isinstance(failed.error, OutcomeUnknown)
+
+
+def test_requests_that_nothing_can_share_do_not_wait_for_each_other(stage: Stage) -> None:
+    """Each recurrence is a request of its own: waiting for answers would bring it no company."""
+    effects = []
+    for call in range(limits.REQUESTS_IN_FLIGHT_MAX + 10):
+        effects += stage.step(events.ActOnRecurrence(call, stage.at_us(9_000), TOPIC, f"r{call}", "{}"))
+    requests = sent(effects, ChangeRequest)
+    assert [request.name for request in requests] == [
+        f"r{call}" for call in range(limits.REQUESTS_IN_FLIGHT_MAX)
+    ]
+    more = stage.receive("a", ok(requests[1], 90, outcomes=[0]))
+    assert not sent(more, ChangeRequest), "no number is further from the oldest open one"
+    more = stage.receive("a", ok(requests[0], 91, outcomes=[0]))
+    assert [request.name for request in sent(more, ChangeRequest)] == ["r128", "r129"]
