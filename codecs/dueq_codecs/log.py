@@ -83,6 +83,8 @@ RECORD: Final = Layout(
     Scalar("claim", "?"),
     vectors=_vectors_of,
 )
+_HEAD: Final = Layout(Record, *RECORD.fields[:6])
+"""What stays where it is in all versions."""
 
 
 def encode_record(record: Record) -> bytes:
@@ -124,6 +126,25 @@ def decode_record(data: bytes | memoryview) -> Record:
             f"a record of feature level {version}, this build has {FEATURE_LEVEL}: {error.reason}",
             Code.WRONG_VERSION,
         ) from error
+
+
+def place_of_record(data: bytes) -> tuple[int, int]:
+    """Return the sequence and the epoch of a record, without its columns: a tenth of the work.
+
+    One that only a newer build may know is read whole, and refused if it cannot be.
+
+    Raises:
+        FrameError: as from `decode_record`, as far as it shows.
+    """
+    number, body = unseal(data)
+    if number != Kind.RECORD:
+        raise FrameError(f"kind {number} is not a record")
+    values: dict[str, Any] = {}
+    _HEAD.read(body, values)
+    if values["version"] > FEATURE_LEVEL or values["kind"] not in _KINDS:
+        record = decode_record(data)
+        return record.sequence, record.epoch
+    return values["sequence"], values["epoch"]
 
 
 def _record(body: memoryview, values: dict[str, Any], encoded: bytes) -> Record:

@@ -12,7 +12,7 @@ import pytest
 
 from dueq_codecs import messages as m
 from dueq_codecs.envelope import seal
-from dueq_codecs.frames import FrameError, decode, decode_record, encode, encode_record
+from dueq_codecs.frames import FrameError, decode, decode_record, encode, encode_record, place_of_record
 from dueq_codecs.layouts import LAYOUTS, Kind
 from dueq_codecs.log import RECORD
 from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
@@ -192,6 +192,22 @@ def test_a_record_of_a_later_level_may_have_another_form() -> None:
     with pytest.raises(FrameError) as caught:
         decode_record(_barrier(1, 1, due=np.array([7], np.uint64)))
     assert caught.value.code == m.Code.BAD_FRAME
+
+
+@pytest.mark.parametrize("name", SAMPLES["records"]())
+def test_where_a_record_stands_is_read_without_its_columns(name: str) -> None:
+    record = SAMPLES["records"]()[name]
+    assert place_of_record(encode_record(record)) == (record.sequence, record.epoch)
+
+
+def test_where_a_record_stands_is_not_read_of_what_a_newer_build_has_written() -> None:
+    assert place_of_record(_barrier(1, 7, version=9)) == (7, 1)
+    for strange in (_barrier(1, 7, kind=99), _barrier(1, 7, version=9, due=np.array([7], np.uint64))):
+        with pytest.raises(FrameError) as caught:
+            place_of_record(strange)
+        assert caught.value.code == m.Code.WRONG_VERSION
+    with pytest.raises(FrameError, match="is not a record"):
+        place_of_record(seal(Kind.HELLO, RECORD.write(Record(RecordKind.BARRIER, 1, 7, 1, 5))))
 
 
 def test_damage_behind_a_peer_frame_still_refuses_all_of_it() -> None:

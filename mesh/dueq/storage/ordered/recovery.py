@@ -21,7 +21,7 @@ from dueq.storage.ordered.logs import LogState
 from dueq.storage.ordered.reading import read_entry
 from dueq.storage.ordered.rows import pack_row
 from dueq.storage.port import StoreFailed
-from dueq_codecs.frames import FrameError, decode_record
+from dueq_codecs.frames import FrameError, place_of_record
 from dueq_codecs.messages import Code
 from dueq_codecs.records import LogEntry
 
@@ -162,10 +162,10 @@ class Recovery:
             encoded = row[LINK.size :]
             if LINK.unpack_from(row)[0] != crc32(encoded, log.link):
                 raise _Damaged(f"record {sequence} of partition {uid} breaks the CRC chain")
-            record = decode_record(encoded)
-            if record.sequence != sequence or record.epoch < log.epochs[-1][0]:
+            place, epoch = place_of_record(encoded)
+            if place != sequence or epoch < log.epochs[-1][0]:
                 raise _Damaged(f"record {sequence} of partition {uid} is out of order")
-            log.append(sequence, record.epoch, encoded)
+            log.append(sequence, epoch, encoded)
             if sequence > applied:
                 entry = read_entry(self._payload, uid, row)
                 if entry is None:
