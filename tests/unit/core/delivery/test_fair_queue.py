@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Iterable
+from random import Random
 
 import numpy as np
+import pytest
 
 from dueq.core.delivery.due_queue import NEVER_MS
 from dueq.core.delivery.fair_queue import FairQueue
@@ -108,6 +110,33 @@ def test_a_group_gets_as_many_messages_as_its_weight_is_when_it_is_its_turn() ->
     story.wait("a", 50)
     story.wait("b", 50)
     assert story.pop(8) == "a a a b a a a b"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_group_waits_for_no_more_than_the_weights_of_the_others_add_up_to(seed: int) -> None:
+    """Counted in messages, on each level, whatever comes meanwhile and however much of it."""
+    random = Random(seed)
+    weights = {name: random.choice((1, 1, 2, 5, 40)) for name in ("a", "b", "c", "d", "d.x", "d.y", "d.z")}
+    story = Story(
+        **{name.replace(".", "_"): GroupSettings(weight=weight) for name, weight in weights.items()}
+    )
+    rings = (("a", "b", "c", "d"), ("d.x", "d.y", "d.z"))
+    has: Counter[str] = Counter()  # messages of each group and level
+    waited: Counter[str] = Counter()  # for so many messages of others in its ring
+    for _ in range(400):
+        if random.random() < 0.4:
+            name, count = random.choice(("a", "b", "c", "d.x", "d.y", "d.z")), random.choice((1, 1, 3, 60))
+            story.wait(name, count)
+            has.update(dict.fromkeys({name, name[0]}, count))
+        for given in story.pop(random.randint(1, 4)).split():
+            has.subtract({given, given[0]})
+            for ring, turn in zip(rings, (given[0], given), strict=True):
+                if turn not in ring:
+                    continue
+                for name in ring:
+                    waited[name] = waited[name] + 1 if has[name] and name != turn else 0
+                    assert waited[name] <= sum(weights[other] for other in ring if other != name)
+        story.end(list(story.leases.slot_of))
 
 
 def test_each_level_takes_turns_on_its_own() -> None:
