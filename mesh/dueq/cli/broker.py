@@ -18,7 +18,9 @@ from dueq.errors import InvalidRequest
 )
 @click.option("--no-zookeeper", is_flag=True, help="A mesh of this one broker, without ZooKeeper.")
 @click.option(
-    "--listen", metavar="tcp://ADDRESS:PORT", help="For clients and peers.  [default: tcp://127.0.0.1:7400]"
+    "--listen",
+    metavar="tcp://ADDRESS:PORT",
+    help="Where to listen for clients and peers.  [default: tcp://127.0.0.1:7400]",
 )
 @click.option(
     "--advertise",
@@ -37,12 +39,20 @@ from dueq.errors import InvalidRequest
 )
 @click.option("--store-memory-bytes", type=int, help="How much a store in memory holds.  [default: 1 GiB]")
 @click.option("--metrics", metavar="ADDRESS:PORT", help="Where to serve Prometheus.  [default: nowhere]")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
-@click.option("--log-format", type=click.Choice(["auto", "console", "json"]), help="[default: auto]")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="The least severe lines to log.  [default: info]",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["auto", "console", "json"]),
+    help="How lines are written; auto: console on a terminal, else json.  [default: auto]",
+)
 @click.option(
     "--max-clock-offset-ms",
     type=int,
-    help="With a larger offset, leaderships are handed over. [default: 250]",
+    help="With a larger clock offset, leaderships are handed over. [default: 250]",
 )
 @click.option("--hot-rows-total", type=int, help="Waiting messages kept in memory.  [default: 131072]")
 @click.option(

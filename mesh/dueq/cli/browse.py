@@ -52,7 +52,8 @@ def browse(
 ) -> None:
     """Show the messages of TOPIC that wait, without leasing or changing any.
 
-    The soonest come first, in a priority topic the smallest rank. Messages that a consumer holds are not shown.
+    The soonest come first; in a priority topic, those with the smallest rank. Messages that a consumer holds are not
+    shown.
     """
     with connect(endpoint, timeout) as client:
         found = _next(client, topic, start, end, payloads, limit + 1)

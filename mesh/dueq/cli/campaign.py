@@ -29,7 +29,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.group(cls=SuggestingGroup)
 def campaign() -> None:
-    """Plan, load and take back campaigns: many messages from a table, by Spark."""
+    """Plan, load and take back campaigns: many messages from a table, loaded by Spark."""
 
 
 @campaign.command()

@@ -40,7 +40,7 @@ _BATCH = 256
 )  # fmt: skip
 @click.option(
     "--name",
-    help="The consumer's name: if it dies, the next one of this name gets its unfinished messages at once.",
+    help="The consumer's name. If this process dies, the next of this name gets its unfinished messages at once.",
 )
 @click.option(
     "--ack-on-receipt", is_flag=True,
@@ -48,7 +48,7 @@ _BATCH = 256
 )  # fmt: skip
 @click.option(
     "--detached", is_flag=True,
-    help="Leases last for their length, though this process falls silent or dies.",
+    help="Leases last their whole length, even if this process falls silent or dies.",
 )  # fmt: skip
 @click.option(
     "--drain", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="SECONDS",

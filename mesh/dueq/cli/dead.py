@@ -27,7 +27,7 @@ def dead() -> None:
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many to show.")
 @mesh_options
 def list_(topic: str, limit: int, endpoint: tuple[str, ...], timeout: float) -> None:
-    """Show the dead messages of TOPIC, of each partition the first to die first."""
+    """Show the dead messages of TOPIC, partition by partition, in the order of their deaths."""
     shown = new_table("", "id", "key", "died", ">attempts", "reason")
     count = 0
     with connect(endpoint, timeout) as client:
@@ -49,7 +49,7 @@ def list_(topic: str, limit: int, endpoint: tuple[str, ...], timeout: float) -> 
 @click.argument("ids", nargs=-1, metavar="[ID]…")
 @click.option(
     "--spread", metavar="DURATION", callback=duration,
-    help="Evenly over so long from now on: 10m. Default: at once.",
+    help="Spread them evenly over this time from now on: 10m. Default: at once.",
 )  # fmt: skip
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @mesh_options
@@ -61,7 +61,7 @@ def redrive(
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> int:
-    """Let the dead messages of TOPIC with these IDs wait again, or all, as if they had never been tried."""
+    """Let the dead messages of TOPIC with these IDs, or all, wait again as if they had never been tried."""
     if ids and spread is not None:
         raise click.UsageError("--spread is for all dead messages, not for IDs.")
     with connect(endpoint, timeout) as client:

@@ -28,7 +28,7 @@ def endpoint() -> None:
 @endpoint.command("set")
 @click.argument("name")
 @click.option("--topic", required=True, help="An existing topic; it has one endpoint at most.")
-@click.option("--url", required=True, help="Where to: https:// or http://.")
+@click.option("--url", required=True, help="The URL to send to, https:// or http://.")
 @click.option(
     "--secrets", "secrets_file", type=click.File("r"), metavar="FILE",
     help="Secrets to sign with, one a line, the newest first; - is the standard input.  [default: as they are]",
@@ -38,11 +38,15 @@ def endpoint() -> None:
     help="How long a receiver may take for its answer.",
 )  # fmt: skip
 @click.option(
-    "--max-in-flight", type=int, default=64, show_default=True, help="Requests of one gateway at a time."
+    "--max-in-flight",
+    type=int,
+    default=64,
+    show_default=True,
+    help="How many requests one gateway sends at a time.",
 )
 @click.option(
     "--only", multiple=True, metavar="NAME=VALUE",
-    help="Send messages whose header has this value, and finish others; may be given several times.",
+    help="Send only messages whose header has this value, and finish others unsent; may be given several times.",
 )  # fmt: skip
 @click.option("--targets", is_flag=True, help="Messages may name URLs of their own.")
 @header_option("every request")
@@ -144,7 +148,7 @@ def pause(name: str, until: str | None, endpoint: tuple[str, ...], timeout: floa
 @click.argument("name")
 @mesh_options
 def resume(name: str, endpoint: tuple[str, ...], timeout: float) -> None:
-    """End the pause of its topic, and use the endpoint NAME again if it was disabled."""
+    """Resume the topic of the endpoint NAME, and use the endpoint again if it was disabled."""
     with connect(endpoint, timeout) as client:
         client.resume_endpoint(name)
 
@@ -166,7 +170,7 @@ def rotate(name: str, grace: str, endpoint: tuple[str, ...], timeout: float) -> 
 @endpoint.command("seal")
 @mesh_options
 def seal(endpoint: tuple[str, ...], timeout: float) -> None:
-    """Store all endpoints again: brokers with a key seal their secrets by the newest one."""
+    """Store all endpoints again, so that brokers with keys seal their secrets with the newest key."""
     with connect(endpoint, timeout) as client:
         names = list(client.connection.follow(endpoints.seal(), timeout))
         for name in names:

@@ -23,7 +23,7 @@ class GatewayMissing(DueqError):
 @click.command()
 @click.option(
     "--listen", default="127.0.0.1:7480", show_default=True, metavar="HOST:PORT",
-    help="On the loopback. Port 0: any that is free.",
+    help="Where to listen, on the loopback. Port 0: any free port.",
 )  # fmt: skip
 @click.option(
     "--endpoint", "-e", "given", multiple=True, metavar="tcp://HOST:PORT",
@@ -44,7 +44,7 @@ class GatewayMissing(DueqError):
 )  # fmt: skip
 @click.option(
     "--doq-errors", type=click.Choice(["legacy", "new"]), default="legacy", show_default=True,
-    help="Statuses of errors in doq's API: 400 and 409 as up to July 2026, or 404 and 422 as later.",
+    help="HTTP statuses of errors in doq's API: 400 and 409 as until July 2026, or 404 and 422 as since then.",
 )  # fmt: skip
 @click.option(
     "--doq-grpc", default="", metavar="HOST:PORT",
@@ -66,8 +66,7 @@ def gateway(
 ) -> int:
     """Serve the mesh by HTTP until SIGINT or SIGTERM: the dashboard at /, the API at /v1, its description at /docs.
 
-    Prints `ready` and its address. It refuses to listen anywhere but on the loopback, since nobody who reaches it is
-    asked who they are.
+    Prints `ready` and its address. It listens on the loopback only, because it asks nobody who they are.
     """
     chosen = endpoints(given)
     try:

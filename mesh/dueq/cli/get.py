@@ -23,12 +23,14 @@ _INSTANTS = ("due", "waits_until", "lease_ends")
 @click.command()
 @click.argument("topic")
 @click.argument("message_id", metavar="[ID]", required=False)
-@click.option("--key", metavar="TEXT", help="Instead of the ID, in a topic with unique keys.")
+@click.option(
+    "--key", metavar="TEXT", help="The message's key instead of its ID, in a topic with unique keys."
+)
 @group_option
 @click.option("--payload", is_flag=True, help="Show the payload too.")
 @click.option(
     "--linearizable", is_flag=True,
-    help="Ask the leader to make sure that it still leads: every change that was confirmed before is seen.",
+    help="Have the leader make sure that it still leads, so that every change confirmed before is seen.",
 )  # fmt: skip
 @json_option
 @mesh_options

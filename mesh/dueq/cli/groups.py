@@ -25,7 +25,9 @@ def group() -> None:
 @click.option("--max-unacked", type=int, help="Messages that consumers may hold at once; 0: no limit.")
 @click.option("--paused/--resumed", default=None, help="Deliver none of its messages, or deliver them again.")
 @click.option("--rate", type=int, help="Deliver at most this many messages a second; 0: no limit.")
-@click.option("--burst", type=int, help="How many of them at once; 0: as many as in a second.")
+@click.option(
+    "--burst", type=int, help="Deliver at most this many of them at once; 0: as many as in a second."
+)
 @mesh_options
 def set_(
     topic: str,

@@ -23,13 +23,13 @@ _LIMIT = 20
     "--limit", "-n", type=click.IntRange(1, limits.LEASED_LISTED_MAX), default=_LIMIT, show_default=True,
     help="Show this many, partition by partition.",
 )  # fmt: skip
-@click.option("--after", metavar="ID", help="Go on behind this message: the last one of a list before.")
+@click.option("--after", metavar="ID", help="Begin after this message: the last one of an earlier list.")
 @json_option
 @mesh_options
 def leased(
     topic: str, limit: int, after: str | None, as_json: bool, endpoint: tuple[str, ...], timeout: float
 ) -> None:
-    """Show the messages of TOPIC that consumers have, with their holders and when their leases end."""
+    """Show the messages of TOPIC that consumers have, who holds them, and when their leases end."""
     with connect(endpoint, timeout) as client:
         found = client.leased(topic, after=after, limit=limit)
     if as_json:

@@ -11,7 +11,7 @@ from dueq import MessageLeased, MessageNotFound, Outcome, VersionDiffers
 
 key_option = click.option(
     "--key", "keys", metavar="TEXT", multiple=True,
-    help="Instead of IDs, in a topic with unique keys: the message that bears this key; may be given many times.",
+    help="Instead of IDs, in a topic with unique keys: the message with this key; may be given many times.",
 )  # fmt: skip
 group_option = click.option(
     "--group", metavar="NAME", help="The group of a key, where a fair topic has several partitions."

@@ -27,11 +27,11 @@ from dueq.limits import PULL_ROWS_MAX
 )  # fmt: skip
 @click.option(
     "--lease", default="30s", show_default=True, metavar="DURATION", callback=duration,
-    help="How long they are yours.",
+    help="How long they are leased to you.",
 )  # fmt: skip
 @click.option(
     "--consumer", metavar="NAME",
-    help="First take again what an earlier pull of this name took and nobody has finished.",
+    help="A name of yours. First, what an earlier pull of this name took and nobody has finished comes again.",
 )  # fmt: skip
 @click.option("--ack", is_flag=True, help="Finish them once they are printed.")
 @line_options
@@ -73,17 +73,17 @@ def pull(
 @click.argument("token", type=int)
 @click.option(
     "--delay", metavar="DURATION", callback=duration,
-    help="Of nack and release: deliver it again after this long.",
+    help="With nack and release: deliver it again after this long.",
 )  # fmt: skip
 @click.option(
     "--for",
     "for_",
     metavar="DURATION",
     callback=duration,
-    help="Of extend: how long it is yours from now on.",
+    help="With extend: how long it is leased to you from now on.",
 )
-@click.option("--reason", default="", help="Of nack: why.")
-@click.option("--dead", is_flag=True, help="Of nack: never deliver it again.")
+@click.option("--reason", default="", help="With nack: the reason.")
+@click.option("--dead", is_flag=True, help="With nack: never deliver it again.")
 @header_option("the next delivery (nack only), in place of all that the message has")
 @mesh_options
 def settle(
@@ -101,7 +101,7 @@ def settle(
 ) -> int:
     """Finish, give back or extend a message of TOPIC by its ID and the TOKEN of its lease.
 
-    Exit code 1 if the lease was over, or another had followed.
+    Exit code 1 if the lease was over, or another lease had followed.
     """
     with connect(endpoint, timeout) as client:
         [outcome] = client.settle(

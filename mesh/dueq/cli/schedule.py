@@ -25,13 +25,17 @@ _LINES_PER_CALL = 4096
 @click.argument("topic")
 @click.argument("payload", default="-")
 @due_options
-@click.option("--key", metavar="TEXT", help="Name the message (each of them, with --lines).")
+@click.option("--key", metavar="TEXT", help="The key of the message (of each, with --lines).")
 @click.option(
     "--rank",
     type=click.IntRange(0, RANK_MAX),
-    help="Of a priority or fair topic: the smallest goes first. Default: 0.",
+    help="The message's rank, in a priority or fair topic: the smallest goes first. Default: 0.",
 )
-@click.option("--group", metavar="NAME", help="Of a fair topic, such as acme.reports: groups take turns.")
+@click.option(
+    "--group",
+    metavar="NAME",
+    help="The message's group, in a fair topic, such as acme.reports: groups take turns.",
+)
 @header_option("the message (each of them, with --lines)")
 @click.option(
     "--window",

@@ -42,15 +42,22 @@ def topic() -> None:
     type=int,
     help="How many parts work in parallel. Default: 6; 1 of other kinds than timeline.",
 )
-@click.option("--replicas", "-r", type=int, help="Copies of every message. Default: 3, or one per broker.")
+@click.option(
+    "--replicas",
+    "-r",
+    type=int,
+    help="Copies of every message. Default: 3, or the number of brokers if there are fewer.",
+)
 @click.option("--min-isr", type=int, help="Copies that must be synced. Default: more than half.")
 @click.option(
     "--keys",
     type=click.Choice(("free", "unique")),
     help="Whether a key names one message at most. Default: free.",
 )
-@click.option("--rate", type=float, help="Messages a second that are delivered at most. Default: no limit.")
-@click.option("--burst", type=int, help="How many of them at once. Default: as many as in a second.")
+@click.option("--rate", type=float, help="Deliver at most this many messages a second. Default: no limit.")
+@click.option(
+    "--burst", type=int, help="Deliver at most this many of them at once. Default: as many as in a second."
+)
 @settings_options
 @click.option("--exist-ok", is_flag=True, help="Succeed if the topic exists already.")
 @mesh_options
@@ -166,9 +173,13 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
 @click.argument("name")
 @click.option("--partitions", "-p", type=int, help="The new number of partitions; it never gets smaller.")
 @click.option("--rate", type=float, help="Deliver at most this many messages a second; 0: no limit.")
-@click.option("--burst", type=int, help="How many of them at once; 0: as many as in a second.")
 @click.option(
-    "--if-version", type=int, help="Only if its settings have this version, see `dueq topic describe`."
+    "--burst", type=int, help="Deliver at most this many of them at once; 0: as many as in a second."
+)
+@click.option(
+    "--if-version",
+    type=int,
+    help="Only if the topic's settings have this version (see `dueq topic describe`).",
 )
 @settings_options
 @mesh_options
@@ -208,7 +219,7 @@ def pause(
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> None:
-    """Stop the delivery of the topic NAME; its messages are taken as before."""
+    """Stop the delivery of the topic NAME. It still takes new messages."""
     if until is not None and for_ is not None:
         raise click.UsageError("Give --until or --for, not both.")
     with connect(endpoint, timeout) as client:
@@ -230,7 +241,7 @@ def resume(name: str, endpoint: tuple[str, ...], timeout: float) -> None:
 @click.argument("name")
 @click.option(
     "--state", type=click.Choice(("waiting", "dead", "all")), default="waiting", show_default=True,
-    help="Which messages: those that wait, those that are not tried again, or both.",
+    help="Which messages: waiting ones, dead ones, or both.",
 )  # fmt: skip
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @mesh_options

@@ -31,7 +31,7 @@ _RESTART_S_MAX = 30.0
 )
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=7400, show_default=True,
-    help="Of the first broker; the others follow. 0: any that are free.",
+    help="Port of the first broker; the others have the next ones. 0: any free ports.",
 )  # fmt: skip
 @click.option("--no-zookeeper", is_flag=True, help="One broker without ZooKeeper, and so without Java.")
 @click.option(
@@ -55,10 +55,10 @@ def up(
 ) -> int:
     """Run a local mesh in the foreground, its own ZooKeeper included.
 
-    Prints `ready` and the endpoints once all brokers serve, and writes mesh.json into its data folder. An HTTP gateway
-    is started beside them (port 7480), if its packages are installed (pip install 'dueq[gateway]'). Ctrl-C
-    or SIGTERM ends it cleanly, a second one at once. Started again on the same folder, it goes on where it
-    was.
+    Prints `ready` and the endpoints once all brokers serve, and writes mesh.json into its data folder. Beside the
+    brokers it starts an HTTP gateway with the dashboard (port 7480), if the gateway's packages are installed
+    (pip install 'dueq[gateway]'). Ctrl-C or SIGTERM ends it cleanly, a second one at once. Started again on the
+    same folder, the mesh continues with what it had.
 
     With --store memory the brokers keep everything in memory. A broker that dies comes back empty and
     catches up from the others; when all have ended, everything is gone. ZooKeeper and the logs are in a

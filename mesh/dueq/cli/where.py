@@ -19,9 +19,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def _filter_options(function: _Function) -> _Function:
     for option in (
-        click.option("--job", metavar="KEY", help="Of this job: its key, 32 hex digits."),
-        click.option("--key-prefix", metavar="TEXT", help="Whose keys begin so."),
-        click.option("--group", metavar="NAME", help="Of this group, or of one below it."),
+        click.option("--job", metavar="KEY", help="Messages of this job: its key, 32 hex digits."),
+        click.option("--key-prefix", metavar="TEXT", help="Messages whose keys begin with this."),
+        click.option("--group", metavar="NAME", help="Messages of this group, or of one below it."),
         click.option(
             "--due-from", metavar="INSTANT", callback=instant,
             help="Due at this instant or later: ISO 8601 with a zone, or Unix milliseconds.",
@@ -37,9 +37,11 @@ def _filter_options(function: _Function) -> _Function:
 
 def _work_options(function: _Function) -> _Function:
     function = click.option("--yes", "-y", is_flag=True, help="Do not ask.")(function)
-    return click.option("--name", metavar="NAME", help="Of the pass: the same command goes on with it.")(
-        function
-    )
+    return click.option(
+        "--name",
+        metavar="NAME",
+        help="The pass's name. The same command with the same name continues the pass.",
+    )(function)
 
 
 @click.group()
