@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
-from dueq.client.core.ports.change import IdRun
+from dueq.client.core.ports.id_run import IdRun
 from dueq.client.core.ports.parts import PartsCall
 
 

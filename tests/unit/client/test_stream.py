@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from dueq import AsyncClient, Client, InvalidRequest, Outcome, PartialFailure
+from dueq.client.aio.stream import AsyncStream
 from dueq.client.batches import batches
+from dueq.client.calls import Call
+from dueq.client.core import PartsCall
+from dueq.client.core.ports.change import Part
+from dueq.client.core.ports.effects import Completed
+from dueq.client.core.ports.events import Insert
 from dueq.client.message_ids import MessageIds
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
+from dueq_codecs.records import RecordKind
 from tests.unit.client.fake_broker import FakeBroker
 
 DUE = 4_000_000_000_000
@@ -138,6 +146,67 @@ def test_schedule_many_takes_iterators_and_draws_few_requests_ahead(
         assert [ids[0], ids[ROWS], ids[-1]] == [list(ids)[place] for place in (0, ROWS, -1)]
         assert ids[ROWS - 1 : ROWS + 1] == list(ids)[ROWS - 1 : ROWS + 1]
         assert set(producer.cancel_many(ids)) == {Outcome.DONE}
+
+
+class Watched(bytes):
+    """A payload that counts how many of its kind there are, and the most that there ever were."""
+
+    alive = most = 0
+
+    def __init__(self, *_: object) -> None:
+        Watched.alive += 1
+        Watched.most = max(Watched.most, Watched.alive)
+
+    def __del__(self) -> None:
+        Watched.alive -= 1
+
+
+class World:
+    """Answers requests of a stream when it asks, without sockets: what the stream holds until then is to be seen."""
+
+    topic = "departures"
+
+    async def clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
+        return lambda: 0
+
+    def send(self, call: Call[list[str]], timeout: float | None) -> World.Asked:
+        return World.Asked(call)
+
+    class Asked:
+        def __init__(self, call: Call[list[str]]) -> None:
+            insert = call.build(1, 0)
+            assert isinstance(insert, Insert)
+            self._part = Part(
+                RecordKind.INSERT, insert.topic, 1, bytes(16), len(insert.payloads), lambda part: None,
+                due=insert.due, size=insert.size, crc=insert.crc, inline=insert.payloads,
+            )  # fmt: skip
+
+        async def answer(self) -> Completed:
+            self._part.succeed(ChangeReply(1, Code.OK, uid=1, epoch=1, sequence=7))
+            done = PartsCall(1, self._part.rows)
+            done.parts.append(self._part)
+            return Completed(1, done)
+
+        def abandon(self) -> None:
+            raise AssertionError("nothing fails")
+
+
+def test_a_million_rows_need_the_memory_of_nine_requests_and_eight_bytes_an_id() -> None:
+    million, apart = 1_000_000, 64
+    rows = (Watched(b"x") if number % apart == 0 else b"x" for number in range(million))
+    ids = MessageIds()
+
+    async def work() -> None:
+        world: Any = World()
+        stream = AsyncStream(world, batches(rows, DUE), (b"", 0), 8, None, None)
+        async for request in stream.requests():
+            ids.add(request)
+
+    asyncio.run(work())
+    assert len(ids) == million
+    assert Watched.most <= 9 * ROWS // apart + 1, "payloads are let go once their request is answered"
+    assert sum(run.first.nbytes for run in ids._runs) == 8 * million  # type: ignore[union-attr]
+    assert len(ids._runs) <= million // ROWS + 1
 
 
 def test_an_iterator_of_few_rows_is_one_request_that_is_checked_first(

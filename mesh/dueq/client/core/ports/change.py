@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from dueq import ids, limits
+from dueq.client.core.ports.id_run import IdRun
+from dueq.client.core.ports.joining import Body, bodies_of, columns_of, joined, reasons_of
 from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import DueqError, KeyTaken, MessageLeased, RequestDiffers
@@ -38,52 +39,14 @@ from dueq_codecs.records import (
 )
 from dueq_codecs.rules import batch_key, first_instants
 
-Body = bytes | memoryview
-Scalar = TypeVar("Scalar", bound=np.generic)
-
 OUTCOMES: Final = tuple(Outcome)
 GATHER_FROM: Final = 2
 """While fewer requests of a window are open a part goes out at once; beyond that, parts wait and share the next."""
-NEVER_US: Final = 1 << 62
-"""`send_by_us` of a part that waits for the answers to earlier requests however long they take."""
-_COLUMNS = ("first", "target_sequence", "target_row", "token", "due", "size", "crc", "upload", "amount_ms",
-            "key_high", "key_low", "once_high", "once_low", "once_digest")  # fmt: skip
-_TEXTS_TOGETHER = 8
-_ENDING_LEASES = (RecordKind.ACK, RecordKind.NACK, RecordKind.RELEASE)
 GATHER_KEYED_FROM: Final = 1
 """The same where unique keys say to which partition rows go: each call has a few rows for each of them."""
-
-
-class IdRun(NamedTuple):
-    """Ids of messages that follow each other in one record.
-
-    Attributes:
-        first: when each begins to wait, Unix ms.
-        uid: of the partition.
-        sequence: of the record.
-        row: of the first message in it.
-    """
-
-    first: U64
-    uid: int
-    sequence: int
-    row: int
-
-    def text(self, place: int) -> str:
-        """Return one id."""
-        return ids.to_text(ids.MessageId(int(self.first[place]), self.uid, self.sequence, self.row + place))
-
-    def texts(self) -> list[str]:
-        """Return all ids."""
-        rows = len(self.first)
-        if rows < _TEXTS_TOGETHER:
-            return [
-                ids.to_text(ids.MessageId(instant, self.uid, self.sequence, self.row + i))
-                for i, instant in enumerate(self.first.tolist())
-            ]
-        sequence = np.full(rows, self.sequence, np.uint64)
-        places = np.arange(self.row, self.row + rows, dtype=np.uint16)
-        return ids.texts(self.first, self.uid, sequence, places)
+NEVER_US: Final = 1 << 62
+"""`send_by_us` of a part that waits for the answers to earlier requests however long they take."""
+_ENDING_LEASES = (RecordKind.ACK, RecordKind.NACK, RecordKind.RELEASE)
 
 
 class Part:
@@ -377,20 +340,17 @@ class Change:
         self.waiting = dict.fromkeys(parts)
         self.anywhere = head.anywhere
         groups, group = joined_groups(parts)
-        reasons, reason = _reasons(parts)
+        reasons, reason = reasons_of(parts)
         self.request = ChangeRequest(
-            request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
+            request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **columns_of(parts),
             keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
-            patient=all(part.patient for part in parts), rank=_optional(parts, "rank", NO_U16),
-            window=_optional(parts, "window", NO_U32), expected=_optional(parts, "expected", NO_U64),
-            group=group, groups=groups, name=head.name, document=head.document,
-            home_partitions=head.home_partitions, on_duplicate=head.on_duplicate, retry=head.retry,
-            expires=_optional(parts, "expires", NO_U64), attempts_max=_optional(parts, "attempts_max", NO_U16),
-            fate=_optional(parts, "fate", NO_U8), reason=reason, reasons=reasons,
-            shared=head.shared, shared_size=head.shared_size, claim=head.claim,
+            patient=all(part.patient for part in parts), group=group, groups=groups, reason=reason, reasons=reasons,
+            name=head.name, document=head.document, home_partitions=head.home_partitions,
+            on_duplicate=head.on_duplicate, retry=head.retry, shared=head.shared, shared_size=head.shared_size,
+            claim=head.claim,
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
-        self.bodies = _bodies(parts)
+        self.bodies = bodies_of(parts)
         self.bytes = sum(map(len, self.bodies))
         self.link = 0
         self.to = ""
@@ -412,7 +372,7 @@ class Change:
 
     def set_uploads(self) -> None:
         """Take over the parts' upload numbers (they are not part of the digest)."""
-        self.request.upload = _joined([part.upload for part in self.parts])
+        self.request.upload = joined([part.upload for part in self.parts])
 
     def set_timer(self, timer: Timer | None) -> None:
         """Have at most one timer."""
@@ -541,47 +501,3 @@ def _may_overtake(later: Part, earlier: Part) -> bool:
     return earlier.kind in _ENDING_LEASES and (
         later.kind in _ENDING_LEASES or later.kind is RecordKind.EXTEND
     )
-
-
-def _columns(parts: Sequence[Part]) -> dict[str, Any]:
-    if len(parts) == 1:
-        return {name: getattr(parts[0], name) for name in _COLUMNS}
-    # Parts share a request only if they have the same columns.
-    return {
-        name: _joined([getattr(part, name) for part in parts]) if len(own := getattr(parts[0], name)) else own
-        for name in _COLUMNS
-    }
-
-
-def _reasons(parts: Sequence[Part]) -> tuple[tuple[str, ...], U16]:
-    """All reasons, each once, and the place of each row's; empty: there are none."""
-    if not any(part.reasons for part in parts):
-        return (), NO_U16
-    places: dict[str, int] = {}
-    texts = [text for part in parts for text in part.reasons or [""] * part.rows]
-    column = [places.setdefault(text, len(places)) for text in texts]
-    return tuple(places), np.array(column, np.uint16)
-
-
-def _optional(parts: Sequence[Part], name: str, nothing: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """A column of all rows; 0 for those of parts without it, and `nothing` if no part has it."""
-    columns = [getattr(part, name) for part in parts]
-    if not any(map(len, columns)):
-        return nothing
-    return _joined(
-        [
-            column if len(column) else np.zeros(part.rows, nothing.dtype)
-            for part, column in zip(parts, columns, strict=True)
-        ]
-    )
-
-
-def _joined(columns: Sequence[npt.NDArray[Scalar]]) -> npt.NDArray[Scalar]:
-    return columns[0] if len(columns) == 1 else np.concatenate(columns)
-
-
-def _bodies(parts: Sequence[Part]) -> list[Body]:
-    pieces = [piece for part in parts for piece in part.inline]
-    if not pieces:
-        return []
-    return pieces if len(pieces) == 1 else [b"".join(pieces)]
