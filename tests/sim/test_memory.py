@@ -49,8 +49,8 @@ def test_a_table_that_grows_with_history_is_found_wherever_it_is() -> None:
     stage = Stage()
     core = stage.nodes[stage.leader].core
     assert core is not None
-    core._reconnect_at_us.update({f"gone-{number}": number for number in range(500)})
-    assert any("BrokerCore._reconnect_at_us has 500 elements" in text for text in excess(stage))
+    core._peer_watch._reconnect_at_us.update({f"gone-{number}": number for number in range(500)})
+    assert any("PeerWatch._reconnect_at_us has 500 elements" in text for text in excess(stage))
 
 
 def everything_small() -> tuple[tuple[str, int], ...]:

@@ -24,12 +24,14 @@ from dueq.core.front.gate import Gate
 from dueq.core.front.looking import Looking
 from dueq.core.front.overviews import Overviews
 from dueq.core.front.peer_messages import PeerMessages
+from dueq.core.front.peer_watch import PeerWatch
 from dueq.core.front.routing import Routing
 from dueq.core.front.status import Status
+from dueq.core.front.stepping_aside import SteppingAside
 from dueq.core.front.summaries import Summaries
 from dueq.core.front.topics import Topics
 from dueq.core.partition.partition import Partition
-from dueq.core.ports.effects import ConnectPeer, Effect, Exit, Read, SendPeer
+from dueq.core.ports.effects import Effect, Exit, Read, SendPeer
 from dueq.core.ports.events import (
     ClientFrameReceived,
     Event,
@@ -42,7 +44,6 @@ from dueq.core.ports.events import (
 from dueq.core.ports.membership import (
     CompareAndSetDone,
     CoordinatorChanged,
-    CoordinatorState,
     NodeSeen,
     RegistrationsSeen,
     Topic,
@@ -68,7 +69,6 @@ from dueq.core.ports.persistence import (
 from dueq.core.turn.context import Context
 from dueq.core.turn.deadlines import Deadlines
 from dueq.core.turn.metrics import CoreMetrics
-from dueq.core.turn.peers import Peer
 from dueq.core.turn.settings import CoreSettings
 from dueq.instant import Now
 
@@ -76,8 +76,6 @@ _TICK_US = 50_000
 _CARE_AT_ONCE = 256
 """Partitions cared for in one tick. Where thousands want it (a broker has died) the turns must stay short all the
 same, or heartbeats come late and living brokers are taken for dead."""
-_RECONNECT_US = 5_000_000
-_UNREADABLE_US = 600_000_000
 
 
 class BrokerCore:
@@ -131,11 +129,8 @@ class BrokerCore:
             self._ctx, self._clock, self._routing, self._partitions, self._clients
         )
         self._balance = Balance(self._ctx, self._partitions, now)
-        self._silent: set[str] = set()
-        self._disk_almost_full = False
-        # Until when (mono µs) a partition is not handed over again for a payload that cannot be read.
-        self._unreadable_until_us: dict[int, int] = {}
-        self._reconnect_at_us: dict[str, int] = {}
+        self._peer_watch = PeerWatch(self._ctx, self._clock, self._topics, self._partitions, self._balance)
+        self._stepping_aside = SteppingAside(self._ctx, self._clock, self._partitions)
         self._tick_at_us = now.mono_us
         # What is left of the present round through all that wants care.
         self._round: deque[int] = deque()
@@ -162,7 +157,7 @@ class BrokerCore:
             PageRead: self._on_read,
             PartitionRead: self._on_read,
             CoordinatorChanged: self._on_coordinator,
-            RegistrationsSeen: self._on_registrations,
+            RegistrationsSeen: self._peer_watch.registrations_seen,
             TopicsSeen: self._on_topics,
             NodeSeen: self._on_node,
             CompareAndSetDone: self._on_set_done,
@@ -376,8 +371,8 @@ class BrokerCore:
     def _tick(self, now: Now) -> None:
         ctx = self._ctx
         self._tick_at_us = now.mono_us + _TICK_US
-        self._watch_peers(now)
-        self._maybe_step_aside(now)
+        self._peer_watch.tick(now)
+        self._stepping_aside.tick(now)
         self._balance.tick(now)
         self._browsing.tick(now)
         for uid in ctx.checkpoints.take_due(now.mono_us):
@@ -404,56 +399,6 @@ class BrokerCore:
             if partition.has_asks:
                 self._peer_messages.send_asks(partition, now)
 
-    def _watch_peers(self, now: Now) -> None:
-        """A peer that has fallen silent, or is heard again, concerns every partition shared with it."""
-        for peer in self._ctx.peers.values():
-            silent = peer.silent_for_us(now) > limits.LEADER_SILENCE_MS * 1000
-            if silent != (peer.broker_id in self._silent):
-                (self._silent.add if silent else self._silent.discard)(peer.broker_id)
-                self._changed(peer.broker_id, now)
-                if peer.registered:
-                    event = "peer.fell_silent" if silent else "peer.heard_again"
-                    self._ctx.log("warning" if silent else "info", event, peer=peer.broker_id)
-            again_us = self._reconnect_at_us.get(peer.broker_id, 0)
-            if silent and peer.registered and now.mono_us >= again_us:
-                self._reconnect_at_us[peer.broker_id] = now.mono_us + _RECONNECT_US
-                self._ctx.emit(ConnectPeer(peer.broker_id, peer.incarnation, peer.endpoint))
-
-    def _changed(self, broker_id: str, now: Now) -> None:
-        """A peer has come, gone, fallen silent or been heard again."""
-        self._balance.disturbed(now)
-        for partition in self._partitions.values():
-            if broker_id in partition.replicas:
-                self._ctx.attend(partition.uid)
-
-    def _maybe_step_aside(self, now: Now) -> None:
-        """Hand over where this broker should not lead; not while nobody could be elected in its place."""
-        if self._ctx.coordinator is not CoordinatorState.CONNECTED:
-            return
-        if self._disk_almost_full and now.mono_us >= self._ctx.step_aside_until_us:
-            self._step_aside(now, "the disk is almost full")
-        if self._clock.excess(now):
-            self._step_aside(now, self._clock.alarm(now))
-
-    def _step_aside(self, now: Now, why: str) -> None:
-        """Hand leadership over wherever another member of the ISR could take it."""
-        self._ctx.step_aside_until_us = now.mono_us + limits.HANDOVER_MS * 1000
-        self._ctx.log("error", "broker.stepped_aside", reason=why)
-        for partition in self._partitions.values():
-            partition.replica.hand_over(now, why)
-
-    def _payload_unreadable(self, partition: Partition, now: Now) -> None:
-        """Let another replica deliver what this disk has lost: once in a while, as it may have lost it, too."""
-        if now.mono_us < self._unreadable_until_us.get(partition.uid, 0):
-            return
-        if self._ctx.coordinator is not CoordinatorState.CONNECTED:
-            return
-        self._unreadable_until_us[partition.uid] = now.mono_us + _UNREADABLE_US
-        aside_us = now.mono_us + limits.HANDOVER_MS * 1000
-        self._ctx.step_aside_until_us = max(self._ctx.step_aside_until_us, aside_us)
-        self._ctx.log("error", "payload.unreadable", uid=partition.uid)
-        partition.replica.hand_over(now, "a payload cannot be read")
-
     # -------------------------------------------------------------- store and reads
 
     def _on_persisted(self, event: Persisted, now: Now) -> None:
@@ -467,7 +412,7 @@ class BrokerCore:
             readable = partition.payloads_read(event, now)
             self._clients.stir(partition.topic.name)
             if not readable:
-                self._payload_unreadable(partition, now)
+                self._stepping_aside.payload_unreadable(partition, now)
 
     def _on_store_failed(self, event: StoreFailed, now: Now) -> None:
         self._ctx.log("error", "store.failed", reason=event.reason)
@@ -477,8 +422,7 @@ class BrokerCore:
         if event.inserts_refused != self._ctx.inserts_refused:
             self._ctx.log("warning", "store.pressure_changed", inserts_refused=event.inserts_refused or "no")
         self._ctx.inserts_refused = event.inserts_refused
-        self._disk_almost_full = event.hand_over
-        self._maybe_step_aside(now)
+        self._stepping_aside.pressed(event.hand_over, now)
 
     # -------------------------------------------------------------- the coordinator
 
@@ -488,38 +432,6 @@ class BrokerCore:
         self._ctx.coordinator = event.state
         for uid in self._partitions:
             self._ctx.attend(uid)
-
-    def _on_registrations(self, event: RegistrationsSeen, now: Now) -> None:
-        self._topics.registrations = event.registrations
-        self._ctx.levels.update(event.levels)
-        for broker_id, seen in event.registrations.items():
-            self._ctx.levels[broker_id] = seen.feature_level
-            if broker_id == self._settings.broker_id:
-                continue
-            peer = self._ctx.peers.get(broker_id)
-            if peer is None:
-                peer = self._ctx.peers[broker_id] = Peer(broker_id)
-            if not peer.registered or peer.incarnation != seen.incarnation:
-                self._changed(broker_id, now)
-            peer.registered = True
-            if peer.incarnation != seen.incarnation:
-                peer.reborn(seen.incarnation, seen.store_id, seen.endpoint, seen.metrics, now)
-                self._clock.forget(broker_id)
-                self._ctx.emit(ConnectPeer(broker_id, seen.incarnation, seen.endpoint))
-                self._introduce(peer)
-        for broker_id, peer in self._ctx.peers.items():
-            if peer.registered and broker_id not in event.registrations:
-                peer.registered = False
-                self._clock.forget(broker_id)
-                self._changed(broker_id, now)
-                self._ctx.log("warning", "peer.registration_gone", peer=broker_id)
-        others = [name for name in event.registrations if name != self._settings.broker_id]
-        self._clock.registered(others, now)
-
-    def _introduce(self, peer: Peer) -> None:
-        """Tell a new life of a peer what this broker leads."""
-        for partition in self._partitions.values():
-            partition.replica.introduce(peer)
 
     def _on_topics(self, event: TopicsSeen, now: Now) -> None:
         named: set[str] = set()
@@ -580,7 +492,7 @@ class BrokerCore:
         self._ctx.retention.set(uid, None)
         self._ctx.bodies.set(uid, None)
         self._ctx.touched.pop(uid, None)
-        self._unreadable_until_us.pop(uid, None)
+        self._stepping_aside.forget(uid)
         self._routing.forget(uid)
         for peer in self._ctx.peers.values():
             peer.forget(uid)
