@@ -11,8 +11,8 @@
 With `retry` a message of the same due instant, size and CRC is the row's own: KEPT. Rows of one record take effect one
 after the other, whichever requests they belong to.
 
-An idempotency key comes first. If a request with it was answered in the last `ONCE_MS`, the row is answered so again
-(KEPT), or has another digest (DIFFERS). If not, it is kept what the row is answered, unless that is a refusal.
+An idempotency key comes first. If a request with it was answered in the last `ONCE_MS`, the row gets that answer again
+(KEPT), or has another digest (DIFFERS). Otherwise the row's own answer is kept, unless it is a refusal.
 """
 
 from __future__ import annotations
