@@ -29,18 +29,18 @@ apt_install() {
     return 1
 }
 
-# The first Python of a version for which there are wheels of all that dueq needs. The distribution's own comes before others
-# of PATH, if it can make virtual environments or python3-venv may be installed: it is compiled with profile-guided
-# optimization, those that pyenv makes are not, and brokers and clients are an eighth faster with it.
+# PYTHON, if it is set; else the first Python of a version for which there are wheels of all that dueq needs. The
+# distribution's own comes before others of PATH, if it can make virtual environments or python3-venv may be installed: it is
+# compiled with profile-guided optimization, those that pyenv makes are not, and brokers and clients are an eighth faster
+# with it.
 find_python() {
-    local candidate wanted
-    for candidate in "${PYTHON:-}" /usr/bin/python3 python3 python3.14 python3.13 python3.12 python3.11; do
-        [ -n "$candidate" ] && command -v "$candidate" >/dev/null || continue
-        wanted='import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))'
-        if [ "$candidate" = /usr/bin/python3 ] && ! apt_words >/dev/null; then
-            wanted="import ensurepip; $wanted"
-        fi
-        if "$candidate" -c "$wanted" 2>/dev/null; then
+    local candidate
+    if [ -n "${PYTHON:-}" ]; then
+        fits "$PYTHON" && command -v "$PYTHON"
+        return
+    fi
+    for candidate in /usr/bin/python3 python3 python3.14 python3.13 python3.12 python3.11; do
+        if fits "$candidate"; then
             command -v "$candidate"
             return 0
         fi
@@ -48,11 +48,20 @@ find_python() {
     return 1
 }
 
+# fits PYTHON: does it run, and has it a version that will do?
+fits() {
+    local wanted='import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))'
+    if [ "$1" = /usr/bin/python3 ] && ! apt_words >/dev/null; then
+        wanted="import ensurepip; $wanted"
+    fi
+    command -v "$1" >/dev/null && "$1" -c "$wanted" 2>/dev/null
+}
+
 # ensure_venv SET: a .venv that holds this project and further packages: demo (Spark and flights), or dev (what checks and
 # tests need, too). Who comes while another one prepares it waits, and then has nothing to do.
 ensure_venv() {
     local python wanted lock
-    python="$(find_python)" || fail "dueq needs Python 3.11, 3.12, 3.13 or 3.14; set PYTHON to one, or install it (Debian 12 or 13: apt-get install python3 python3-venv)."
+    python="$(find_python)" || fail "${PYTHON:+PYTHON=$PYTHON will not do. }dueq needs Python 3.11, 3.12, 3.13 or 3.14; set PYTHON to one, or install it (Debian 12 or 13: apt-get install python3 python3-venv)."
     wanted="$("$python" -c 'import sys; print(sys.version, sys.prefix)') $root $(cat "$root/pyproject.toml" "$root/scripts/environment.sh" | sha256sum)"
     exec {lock}<"$root"
     flock "$lock"
