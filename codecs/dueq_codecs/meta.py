@@ -11,7 +11,7 @@ Size, CRC, blocks and uploads know nothing of it. Texts are UTF-8. A message wit
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -23,6 +23,7 @@ HEADERS_BYTES_MAX: Final = 16 << 10
 HEADER_NAME_BYTES_MAX: Final = 255
 
 _U16: Final = struct.Struct("<H")
+_LENGTHS: Final = [bytes((length,)) for length in range(KEY_BYTES_MAX + 1)]
 
 
 class Meta(IntEnum):
@@ -67,6 +68,11 @@ def prefix_of(mode: Meta, key: bytes, headers: bytes) -> bytes:
         return b""
     named = bytes((len(key),)) + key
     return named if mode == Meta.KEY else named + _U16.pack(len(headers)) + headers
+
+
+def key_prefixes(keys: Iterable[bytes]) -> list[bytes]:
+    """Return what goes before the payload of each key, in the mode KEY."""
+    return [_LENGTHS[len(key)] + key for key in keys]
 
 
 def packed_headers(headers: Mapping[str, str]) -> bytes:
@@ -124,9 +130,9 @@ def prefix_bytes(mode: int, stored: bytes | memoryview) -> int:
     return length if length <= len(stored) else 0
 
 
-def key_bytes(stored: bytes | memoryview) -> bytes:
-    """Return the key of what begins with one; empty: it has none."""
-    return bytes(stored[1 : 1 + stored[0]])
+def keys_of_payloads(stored: Iterable[bytes | memoryview]) -> list[bytes]:
+    """Return the key of each of some payloads that begin with one; empty: it has none."""
+    return [bytes(each[1 : 1 + each[0]]) for each in stored]
 
 
 def split_meta(mode: int, stored: bytes) -> tuple[str, dict[str, str], bytes]:

@@ -139,10 +139,9 @@ def key_hashes(keys: Iterable[bytes], levels: Iterable[str] = ()) -> tuple[U64, 
             has keys of its own. Empty: the keys are those of the whole topic.
     """
     names = list(keys)
-    parts = [level.encode() + b"\0" for level in levels] or [b""] * len(names)
-    found = b"".join(
-        sha256(part + key).digest()[:16] if key else _NO_KEY for part, key in zip(parts, names, strict=True)
-    )
+    if parts := [level.encode() + b"\0" for level in levels]:
+        names = [part + key if key else b"" for part, key in zip(parts, names, strict=True)]
+    found = b"".join([sha256(name).digest()[:16] if name else _NO_KEY for name in names])
     columns = np.frombuffer(found, ">u8").reshape(-1, 2).astype(np.uint64)
     return np.ascontiguousarray(columns[:, 0]), np.ascontiguousarray(columns[:, 1])
 

@@ -17,7 +17,10 @@ import numpy.typing as npt
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 TEXT_LENGTH = 26
 
-_DIGITS = np.frombuffer(ALPHABET.encode(), dtype=np.uint8)
+_LETTERS = ALPHABET.encode().ljust(256)
+_AT_ONCE = 1024
+_HALF = TEXT_LENGTH // 2
+_SHIFTS = np.arange(5 * (_HALF - 1), -1, -5, dtype=np.uint64)
 _VALUES = {c: i for i, c in enumerate(ALPHABET)}
 _VALUES |= {c.lower(): i for c, i in _VALUES.items()}
 
@@ -77,25 +80,32 @@ def from_text(text: str) -> MessageId:
 
 
 def texts(
-    first: npt.NDArray[np.uint64], uid: int, sequence: npt.NDArray[np.uint64], row: npt.NDArray[np.uint16]
+    first: npt.NDArray[np.uint64],
+    uid: int | npt.NDArray[np.uint64],
+    sequence: npt.NDArray[np.uint64],
+    row: npt.NDArray[np.uint16],
 ) -> list[str]:
-    """Return the texts of many ids of one partition; the three columns have one length."""
+    """Return the texts of many ids; the columns have one length, and `uid` is one for all or such a column."""
     count = len(first)
     if count == 0:
         return []
-    high = (first.astype(np.uint64) << np.uint64(16)) | np.uint64(uid >> 8)
-    low = (
-        np.uint64((uid & 0xFF) << 56) | (sequence.astype(np.uint64) << np.uint64(16)) | row.astype(np.uint64)
-    )
-    characters = np.empty((count, TEXT_LENGTH), dtype=np.uint8)
-    for position in range(TEXT_LENGTH):
-        shift = 125 - 5 * position
-        if shift >= 64:
-            digits = high >> np.uint64(shift - 64)
-        elif shift + 5 <= 64:
-            digits = low >> np.uint64(shift)
-        else:
-            digits = (high << np.uint64(64 - shift)) | (low >> np.uint64(shift))
-        characters[:, position] = _DIGITS[(digits & np.uint64(31)).astype(np.intp)]
-    joined = characters.tobytes().decode("ascii")
-    return [joined[i : i + TEXT_LENGTH] for i in range(0, len(joined), TEXT_LENGTH)]
+    of = np.full(count, uid, np.uint64) if isinstance(uid, int) else uid.astype(np.uint64)
+    high = (first.astype(np.uint64) << np.uint64(16)) | (of >> np.uint64(8))
+    low = of << np.uint64(56)
+    low |= sequence.astype(np.uint64) << np.uint64(16)
+    low |= row
+    found: list[str] = []
+    for begin in range(0, count, _AT_ONCE):
+        joined = _letters(high[begin : begin + _AT_ONCE], low[begin : begin + _AT_ONCE])
+        found += [joined[i : i + TEXT_LENGTH] for i in range(0, len(joined), TEXT_LENGTH)]
+    return found
+
+
+def _letters(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> str:
+    """Return ids of which these are the halves, one behind the other."""
+    # The upper 63 bits are the first half of the digits. One bit is left, which belongs to the next digit.
+    digits = np.empty((len(high), TEXT_LENGTH), np.uint8)
+    digits[:, :_HALF] = ((high >> np.uint64(1))[:, None] >> _SHIFTS) & np.uint64(31)
+    digits[:, _HALF:] = (low[:, None] >> _SHIFTS) & np.uint64(31)
+    digits[:, _HALF] |= ((high & np.uint64(1)) << np.uint64(4)).astype(np.uint8)
+    return digits.tobytes().translate(_LETTERS).decode("ascii")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 
 from dueq import ids, limits
 from dueq.errors import InvalidRequest
 from dueq_codecs.groups import GroupRefused, check_group
-from dueq_codecs.meta import KEY_BYTES_MAX, Meta, MetaRefused, packed_headers, prefix_of
+from dueq_codecs.meta import KEY_BYTES_MAX, Meta, MetaRefused, key_prefixes, packed_headers, prefix_of
 from dueq_codecs.records import NO_U16, U16, U32, U64
 
 Headers = Mapping[str, str] | Iterable[Mapping[str, str] | None]
@@ -43,10 +43,24 @@ def key_column(keys: Iterable[str | None] | None, rows: int) -> list[bytes] | No
         return None
     if isinstance(keys, str | bytes):
         raise InvalidRequest(f"keys is a sequence of keys, one per payload, not one {type(keys).__name__}")
-    taken = [_key_bytes(row, key) if key else b"" for row, key in enumerate(keys)]
+    listed = list(keys)
+    taken = _plain_keys(listed)
+    if taken is None:
+        taken = [_key_bytes(row, key) if key else b"" for row, key in enumerate(listed)]
     if len(taken) != rows:
         raise InvalidRequest(f"{rows} rows need {rows} keys, not {len(taken)}")
     return taken if any(taken) else None
+
+
+def _plain_keys(keys: list[str | None]) -> list[bytes] | None:
+    """Return the bytes of keys, all at once; None where one of them is none, or cannot be a key."""
+    if set(map(type, keys)) != {str}:
+        return None
+    try:
+        taken = list(map(str.encode, cast(list[str], keys)))
+    except UnicodeEncodeError:
+        return None
+    return taken if max(map(len, taken)) <= KEY_BYTES_MAX else None
 
 
 def _key_bytes(row: int, key: str) -> bytes:
@@ -96,7 +110,7 @@ def prefixes_of(
             Meta.HEADERS, [prefix_of(Meta.HEADERS, *pair) for pair in zip(each, packed, strict=True)]
         )
     if names is not None:
-        return Prefixes(Meta.KEY, [prefix_of(Meta.KEY, name, b"") for name in names])
+        return Prefixes(Meta.KEY, key_prefixes(names))
     return Prefixes(Meta.NONE, ())
 
 

@@ -11,7 +11,7 @@ from dueq.client.core.asking.directory import Topic
 from dueq.client.core.ports.events import Insert
 from dueq.errors import InvalidRequest
 from dueq_codecs.groups import home_of_group
-from dueq_codecs.meta import key_bytes
+from dueq_codecs.meta import keys_of_payloads
 from dueq_codecs.records import NO_U64, OnDuplicate
 from dueq_codecs.rules import homes_of_keys, key_hashes
 from dueq_codecs.topic_settings import decode_settings
@@ -43,7 +43,7 @@ def with_hashes(event: Insert, topic: Topic) -> Insert:
         return event
     if not event.keyed:
         return event
-    keys = [key_bytes(payload) for payload in event.payloads]
+    keys = keys_of_payloads(event.payloads)
     if not any(keys):
         return replace(event, on_duplicate=OnDuplicate.NONE, key_high=NO_U64, key_low=NO_U64)
     if event.partition is not None and len(topic.uids) > 1:

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dueq import ids
 from dueq.client.core.ports.change import Part
 from dueq.errors import DueqError, OutcomeUnknown, PartialFailure
 from dueq_codecs.records import Outcome, RecordKind
@@ -53,7 +54,22 @@ class PartsCall:
             return whole(self.found())
         if len(self.parts) == 1 and self.places is None:
             return self.parts[0].ids()
-        return self._spread([part.ids() for part in self.parts])
+        if self.places is None:
+            return [each for part in self.parts for each in part.ids()]
+        return self._ids_of_places(np.concatenate(self.places))
+
+    def _ids_of_places(self, places: npt.NDArray[np.intp]) -> list[str]:
+        """The same where parts have rows from anywhere: their texts are made together, which is cheaper."""
+        runs = [part.id_run() for part in self.parts]
+        rows = [len(run.first) for run in runs]
+        order = np.argsort(places)
+        return ids.texts(
+            np.concatenate([run.first for run in runs])[order],
+            np.repeat(np.array([run.uid for run in runs], np.uint64), rows)[order],
+            np.repeat(np.array([run.sequence for run in runs], np.uint64), rows)[order],
+            np.concatenate([np.arange(run.row, run.row + count, dtype=np.uint16)
+                            for run, count in zip(runs, rows, strict=True)])[order],
+        )  # fmt: skip
 
     @property
     def met(self) -> bool:
