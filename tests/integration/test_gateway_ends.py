@@ -18,7 +18,7 @@ from dueq.local import LocalMesh
 from dueq.local.gateway import GatewayChild
 from dueq.ports import free_ports
 from tests.integration.http_caller import JSON, Caller
-from tests.integration.test_gateway_streams import Stream, opened
+from tests.integration.test_gateway_streams import Stream, lease, opened, schedule
 
 pytestmark = pytest.mark.integration
 
@@ -78,6 +78,22 @@ def test_a_gateway_is_killed_amid_a_thousand_deliveries_and_nothing_is_lost(
         name = http_topic.rpartition("/")[2]
         assert client.count_where(name, Filter()) == 0
         assert client.describe(name).leased == 0
+
+
+def test_a_stream_that_was_followed_at_another_gateway_gets_nothing_more(
+    gateway: Caller, http_topic: str, other: GatewayChild
+) -> None:
+    schedule(gateway, http_topic, "x")
+    path = f"{http_topic}/stream?consumer=worker&lease=1h&credit=1"
+    with closing(Stream(gateway, path)) as first:
+        _, message = first.next()
+        with closing(Stream(Caller(other.url), path)) as second:
+            assert second.next()[1]["token"] == message["token"]
+            # The first stream learns at once that it has room, and the second one later.
+            gateway("POST", f"{http_topic}/ack", {"messages": [lease(message)]})
+            assert first.next()[0] == "superseded"
+            schedule(gateway, http_topic, "y")
+            assert second.next()[1]["payload"] == "y"
 
 
 def test_a_gateway_that_is_told_to_end_lets_polls_and_streams_go(

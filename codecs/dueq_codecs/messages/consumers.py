@@ -55,7 +55,8 @@ class ConsumerFrame:
     wait_ms: int = 0
     """PULL: how long to wait for a message that is ready."""
     life: int = 0
-    """Of a consumer with a name: a number that grows from process to process; 0: it has no name."""
+    """Of a consumer with a name: a number that grows from process to process; 0: it has no name. PULL: of those who
+    pull as one holder the one with the largest waits on; 0: it comes after all before it."""
     detached: bool = False
     """ATTACH: what is leased to it stays so through its silence. A GOODBYE then lists what is to stay."""
     aside: int = 0

@@ -42,10 +42,17 @@ def pull(
     consumer: str | None,
     held: Iterable[Lease],
     credit_bytes: int = limits.CONSUMER_CREDIT_BYTES,
+    order: int = 0,
 ) -> tuple[Call[list[Delivery]], float]:
     """Take messages once; returns the call, and how many seconds it waits for a message.
 
     Messages that come when the caller is gone are given back, uncounted.
+
+    Args:
+        topic, count, wait, lease, consumer, held: as for `pull` of a client.
+        credit_bytes: of payloads at once.
+        order: of those who pull by one name the one with the largest waits on (`new_life`); 0: this call comes after
+            all before it.
 
     Raises:
         InvalidRequest: a value is outside its limits.
@@ -73,6 +80,7 @@ def pull(
             credit_bytes,
             holder,
             rows,
+            order,
         )
 
     def undo(deliveries: list[Delivery]) -> Call[list[Outcome]]:

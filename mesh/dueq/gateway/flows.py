@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Final
 
 from dueq import AsyncClient, Outcome, limits
+from dueq.client import pulls
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.pulls import Lease
 from dueq.errors import Busy, DueqError, MessageNotFound, Superseded
@@ -52,6 +53,7 @@ class Flow:
         self._credit = credit
         self._changed = asyncio.Event()
         self._superseded = False
+        self._order = 0
         self._loop = asyncio.get_running_loop()
 
     async def more(self) -> list[AsyncMessage]:
@@ -127,12 +129,18 @@ class Flow:
         self._flows.closed(self)
 
     async def _take(self, room: int) -> list[AsyncMessage]:
-        held = [(message_id, out.token) for message_id, out in self.out.items()]
+        most = min(room, limits.PULL_ROWS_MAX)
         try:
+            if self.consumer is None:
+                return await self._flows.receiving.take(self.topic, most, None, self.lease)
+            if (
+                not self._order
+            ):  # all its pulls have that of the stream, so none of them ends a later stream's
+                self._order = pulls.new_life((await self._flows.client.connection.clock(True, None))())
+            held = [(message_id, out.token) for message_id, out in self.out.items()]
             return await self._flows.receiving.take(
-                self.topic, min(room, limits.PULL_ROWS_MAX), None, self.lease, self.consumer,
-                held if self.consumer is not None else (),
-            )  # fmt: skip
+                self.topic, most, None, self.lease, self.consumer, held, self._order
+            )
         except DueqError as error:
             if not error.retriable:
                 raise

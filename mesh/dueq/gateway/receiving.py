@@ -136,6 +136,7 @@ class Receiving:
         lease: timedelta,
         consumer: str | None = None,
         held: Sequence[Lease] = (),
+        order: int = 0,
     ) -> list[AsyncMessage]:
         """Return messages that are ready, or none: in time none was, or the gateway is about to end.
 
@@ -143,7 +144,7 @@ class Receiving:
             topic: its name.
             most: messages at most.
             wait_s: how long to wait for one; None: until one comes.
-            lease, consumer, held: as for `pull`.
+            lease, consumer, held, order: as for `pull`.
 
         Raises:
             DueqError: as `pull`.
@@ -157,7 +158,7 @@ class Receiving:
                 line = self._lines[key] = _Line(self, topic, lease)
             return await line.wait(most, wait_s)
         seconds = _LONG_S if wait_s is None else wait_s
-        task = asyncio.create_task(self.pull(topic, most, seconds, lease, consumer, held))
+        task = asyncio.create_task(self.pull(topic, most, seconds, lease, consumer, held, order))
         self._named.add(task)
         try:
             await asyncio.wait((task,))
@@ -177,9 +178,12 @@ class Receiving:
         lease: timedelta,
         consumer: str | None = None,
         held: Sequence[Lease] = (),
+        order: int = 0,
     ) -> list[AsyncMessage]:
         """Pull; of long payloads no more at once than a gateway wants to hold for one caller."""
-        call, seconds = pulls.pull(topic, most, wait_s, lease, consumer, held, limits.GATEWAY_PULL_BYTES_MAX)
+        call, seconds = pulls.pull(
+            topic, most, wait_s, lease, consumer, held, limits.GATEWAY_PULL_BYTES_MAX, order
+        )
         connection = self._client.connection
         found = await connection.run(call, seconds + _PATIENCE_S)
         pulled = AsyncPulled(connection, topic)

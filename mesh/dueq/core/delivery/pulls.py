@@ -12,6 +12,8 @@ A lost answer is repaired as for consumers: the pull is repeated with a larger `
 arrived. What the holder has beyond these is pushed again under the same token. A pull with a name gets what an earlier
 one of that name had in the same way.
 
+Of all pulls of one name the last one waits on (`pull_names`). The others are told so, and told again if they ask again.
+
 A pull is never believed to wait for longer than PULL_WAIT_MS after it was last heard of. Who waits for longer repeats
 it, or lists it with others in a WAITING, which costs next to nothing.
 """
@@ -30,6 +32,7 @@ from dueq.core.delivery.consumers import Consumers, ConsumerSession
 from dueq.core.delivery.departed import Departed
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import NEVER_US, Phase
+from dueq.core.delivery.pull_names import PullNames
 from dueq.core.delivery.resending import Resending, held_by
 from dueq.core.ports.entry import FLAG_DETACHED, keys_of
 from dueq.core.ports.events import Route
@@ -49,6 +52,7 @@ KEPT_US: Final = 2_000_000
 """How long it is remembered where the pushes of a pull went, since they may come back unsent."""
 ENDED_MAX: Final = 65_536
 """Ended pulls that are remembered, so that a late frame opens none of them again."""
+_FOLLOWED: Final = "another pull of this name has followed"
 
 
 class Pull:
@@ -107,6 +111,7 @@ class Pulls:
         self._open: dict[bytes, Pull] = {}
         self._named: dict[bytes, Pull] = {}  # the open pull of each holder that outlives its pulls
         self._over = Departed(ENDED_MAX)
+        self._names = PullNames()
         # Sessions of pulls that ended lately, and when.
         self._recent: OrderedDict[bytes, tuple[int, ConsumerSession]] = OrderedDict()
         self._timers: list[tuple[int, bytes]] = []
@@ -131,6 +136,10 @@ class Pulls:
             return
         pull = self._open.get(frame.consumer_id)
         if pull is not None and frame.attach <= pull.session.attach:
+            return
+        if pull is None and self._is_followed(frame, now):
+            code, text = Code.UNKNOWN_SESSION, _FOLLOWED
+            self._reply(route, frame.consumer_id, frame.attach, frame.number, code, text, ended=True, now=now)
             return
         goes_on = pull is None and self._goes_on(route, frame, now)
         if pull is None:
@@ -199,11 +208,20 @@ class Pulls:
             return Code.BUSY, f"{limits.PULLS_MAX} pulls of the topic wait at this leader"
         return Code.OK, ""
 
+    def _is_followed(self, frame: ConsumerFrame, now: Now) -> bool:
+        """Whether another pull of its name has followed."""
+        if frame.holder == frame.consumer_id:
+            return False
+        other = self._named.get(frame.holder)
+        life = 0 if other is None else other.session.life
+        return self._names.is_followed(frame.holder, frame.consumer_id, frame.life, life, now.mono_us)
+
     def _begin(self, frame: ConsumerFrame, now: Now) -> Pull:
         if frame.holder != frame.consumer_id:
             other = self._named.get(frame.holder)
             if other is not None:
-                self._end(other, now, Code.UNKNOWN_SESSION, "another pull of this name has followed")
+                self._end(other, now, Code.UNKNOWN_SESSION, _FOLLOWED)
+            self._names.begins(frame.holder, frame.consumer_id, frame.life, now.mono_us)
         pull = Pull(self._consumers.open_pull(frame.consumer_id, frame.holder, now))
         self._open[frame.consumer_id] = pull
         if frame.holder != frame.consumer_id:
@@ -355,6 +373,7 @@ class Pulls:
         del self._open[session.pull]
         if self._named.get(session.consumer_id) is pull:
             del self._named[session.consumer_id]
+            self._names.ends(session.consumer_id, session.pull, now.mono_us)
         for lane in self._lanes.values() if session.rows_out else ():
             slots = _unpushed(lane, session)
             again = lane.leases.phase[slots] == Phase.AGAIN

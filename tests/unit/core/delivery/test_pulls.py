@@ -31,6 +31,7 @@ def pull(
     credit: int = 10,
     wait_ms: int = 0,
     held: tuple[tuple[int, int], ...] = (),
+    life: int = 0,
 ) -> None:
     """Hand in a pull; `held` are (key, token)."""
     frame = ConsumerFrame(
@@ -44,6 +45,7 @@ def pull(
         20_000,
         holder=holder or name,
         wait_ms=wait_ms,
+        life=life,
     )
     frame.held_uid = np.array([1 for _ in held], np.uint32)
     frame.held_sequence = np.array([key >> 16 for key, _ in held], np.uint64)
@@ -141,6 +143,72 @@ def test_a_later_pull_of_a_name_ends_the_one_that_waits() -> None:
     pull(stage, 30, b"q" * 16, holder=NAME, wait_ms=1_000)
     stage.run(30)
     assert [(end.consumer_id, end.code) for end in ends(stage)] == [(PULL, Code.UNKNOWN_SESSION)]
+
+
+def test_one_that_was_followed_is_told_so_again_and_ends_nothing() -> None:
+    """The first answer was lost, so it asks again: while the later one waits, and when that has got something."""
+    stage, keys = staged(0)
+    pull(stage, 20, holder=NAME, wait_ms=1_000)
+    pull(stage, 30, b"q" * 16, holder=NAME, wait_ms=1_000)
+    pull(stage, 40, holder=NAME, wait_ms=1_000, attach=2)
+    stage.run(40)
+    told = [(PULL, 1, Code.UNKNOWN_SESSION), (PULL, 2, Code.UNKNOWN_SESSION)]
+    assert [(end.consumer_id, end.attach, end.code) for end in ends(stage)] == told
+    keys = stage.insert([50])
+    (push,) = stage.run(60)
+    assert (push.consumer_id, keys_in(push)) == (b"q" * 16, keys)
+    stage.run(200)
+    pull(stage, 210, holder=NAME, wait_ms=1_000, attach=3)
+    assert stage.run(210) == []
+    assert [(end.consumer_id, end.code) for end in ends(stage)][-1] == (PULL, Code.UNKNOWN_SESSION)
+
+
+def test_what_brought_something_is_followed_too() -> None:
+    """Its answer was lost. What it brought has come to the later one."""
+    stage, keys = staged(1)
+    pull(stage, 20, holder=NAME)
+    stage.run(20)
+    stage.run(200)
+    pull(stage, 210, b"q" * 16, holder=NAME)
+    (again,) = stage.run(210)
+    assert (again.consumer_id, keys_in(again)) == (b"q" * 16, keys)
+    stage.run(400)
+    pull(stage, 410, holder=NAME, attach=2)
+    assert stage.run(410) == []
+    assert [(end.consumer_id, end.code) for end in ends(stage)][-1] == (PULL, Code.UNKNOWN_SESSION)
+
+
+def test_at_a_leader_that_knows_neither_the_later_one_waits_whichever_asks_first() -> None:
+    stage, _ = staged(0)
+    pull(stage, 20, b"q" * 16, holder=NAME, wait_ms=1_000, life=8)
+    pull(stage, 30, holder=NAME, wait_ms=1_000, life=7)
+    stage.run(30)
+    assert [(end.consumer_id, end.code) for end in ends(stage)] == [(PULL, Code.UNKNOWN_SESSION)]
+    pull(stage, 40, b"r" * 16, holder=NAME, wait_ms=1_000, life=8)  # the next one of the same stream
+    stage.run(40)
+    assert [end.consumer_id for end in ends(stage)] == [PULL, b"q" * 16]
+    pull(stage, 50, b"s" * 16, holder=NAME, wait_ms=1_000)  # of one who says no order
+    stage.run(50)
+    assert [end.consumer_id for end in ends(stage)] == [PULL, b"q" * 16, b"r" * 16]
+
+
+def test_an_earlier_stream_gets_nothing_while_the_later_one_works() -> None:
+    """It would be brought what the later one has. Clocks differ, so only what is clearly older is refused."""
+    stage, keys = staged(1)
+    second = 1_000_000 << 12
+    pull(stage, 20, holder=NAME, life=9 * second)
+    (push,) = stage.run(20)
+    assert keys_in(push) == keys
+    stage.run(200)
+    pull(stage, 210, b"q" * 16, holder=NAME, life=8 * second, wait_ms=1_000)
+    assert stage.run(210) == []
+    assert [(end.consumer_id, end.code) for end in ends(stage)][-1] == (b"q" * 16, Code.UNKNOWN_SESSION)
+    pull(stage, 220, b"r" * 16, holder=NAME, life=9 * second - (5_000 << 12))
+    (again,) = stage.run(220)
+    assert (again.consumer_id, keys_in(again)) == (b"r" * 16, keys)
+    pull(stage, 60_500, b"s" * 16, holder=NAME, life=7 * second, wait_ms=1_000)  # nobody remembers
+    stage.run(60_500)
+    assert (b"s" * 16, Code.UNKNOWN_SESSION) not in {(end.consumer_id, end.code) for end in ends(stage)}
 
 
 def test_a_frame_that_comes_late_opens_no_pull_again() -> None:

@@ -54,11 +54,13 @@ class PullCall:
 
     Attributes:
         name: of the pull, 16 bytes.
+        order: of a pull by name: larger than that of an earlier one of the same name; 0: it has not asked yet.
         asked: leaders that have not ended.
         left: leaders that are still to be asked for what is ready.
         answered: leaders that have ended their last answer, and the number of the link.
         heard: some leader has answered.
         over: the call is answered; what comes is given back.
+        followed: it is over since another of its name has followed, to which what comes belongs.
     """
 
     def __init__(self, event: Pull, name: bytes, begun_us: int) -> None:
@@ -69,8 +71,8 @@ class PullCall:
         self.left: list[str] = []
         self.answered: dict[str, int] = {}
         self.got: list[Delivery] = []
-        self.attaches = 0
-        self.heard = self.over = False
+        self.attaches = self.order = 0
+        self.heard = self.over = self.followed = False
         self.refusal: DueqError | None = None
         self.timer: Timer | None = None
 

@@ -41,6 +41,8 @@ PATIENCE_US: Final = 3_000_000
 MISSING_US: Final = 50_000
 """How long pushes may follow the end of an answer."""
 AGAIN_US: Final = 100_000
+_ORDER_BITS: Final = 12
+"""Pulls of one process that begin at one instant have their order too."""
 SHORT_US: Final = 1_000
 """No leader waits for less."""
 TAIL_US: Final = 5_000_000
@@ -59,7 +61,7 @@ class Pulling:
         self._open: dict[bytes, PullCall] = {}
         self._by_call: dict[int, PullCall] = {}
         self._clocks: dict[str, LeaderClock] = {}
-        self._count = 0
+        self._count = self._ordered = 0
         name = hashlib.blake2b(context.client_id, digest_size=16, person=b"dueq.waiting").digest()
         self._waiting = WaitingPulls(context, links, directory, self, self._clock, name)
 
@@ -147,6 +149,8 @@ class Pulling:
         event, now_us = pulling.event, self._context.mono_us
         pulling.asked[asked.leader] = asked
         pulling.attaches += 1
+        if event.holder and not pulling.order:
+            pulling.order = event.order or self._next_order()
         asked.attach, asked.begun_us, asked.until_us = pulling.attaches, now_us, now_us + asked.wait_us
         asked.pushes.clear()
         asked.sent = -1
@@ -164,7 +168,7 @@ class Pulling:
         frame = ConsumerFrame(
             ConsumerAction.PULL, event.topic, pulling.name, asked.attach, asked.attach, asked.credit,
             event.credit_bytes, event.lease_ms, 0, asked.leader, holder=event.holder or pulling.name,
-            wait_ms=asked.wait_us // 1000,
+            wait_ms=asked.wait_us // 1000, life=pulling.order,
         )  # fmt: skip
         held = [(delivery.uid, delivery.sequence, delivery.row, delivery.token) for delivery in pulling.got]
         held += event.held
@@ -173,6 +177,11 @@ class Pulling:
         frame.held_row = np.array([row[2] for row in held], np.uint16)
         frame.held_token = np.array([row[3] for row in held], np.uint64)
         self._links.send(link, frame)
+
+    def _next_order(self) -> int:
+        instant_us = self._context.clock.mesh_us(self._context.now)
+        self._ordered = max(self._ordered + 1, instant_us << _ORDER_BITS)
+        return self._ordered
 
     def _silent(self, pulling: PullCall, asked: Asked) -> None:
         """No answer: ask again where somebody waits for it, else the next."""
@@ -223,6 +232,7 @@ class Pulling:
     def refused(self, pulling: PullCall, asked: Asked, code: Code, text: str) -> None:
         """A leader lets the pull not wait."""
         if code is Code.UNKNOWN_SESSION:
+            pulling.followed = bool(pulling.event.holder)
             self._fail(
                 pulling, Superseded(f"another pull of this name of {pulling.event.topic!r} has followed")
             )
@@ -249,7 +259,8 @@ class Pulling:
         if damaged:
             self._settle(pulling, RecordKind.NACK, damaged, DAMAGED_DELAY_MS)
         if pulling.over:
-            self._settle(pulling, RecordKind.RELEASE, fresh)
+            if not pulling.followed:
+                self._settle(pulling, RecordKind.RELEASE, fresh)
             return
         pulling.got += fresh
         self._give_back_over(pulling)
@@ -337,7 +348,7 @@ class Pulling:
         self._calls.complete(pulling.event.call, got)
 
     def _fail(self, pulling: PullCall, error: DueqError) -> None:
-        self._finish(pulling, keep=0)
+        self._finish(pulling, keep=len(pulling.got) if pulling.followed else 0)
         self._calls.fail(pulling.event.call, error)
 
     def _expired(self, pulling: PullCall) -> None:

@@ -443,6 +443,7 @@ class Pull:
         wait_us: how long to wait for one.
         holder: to whom they are leased, 16 bytes; empty: to this call alone.
         held: (uid, sequence, row, token) of what the holder has of earlier pulls; all else that it had is brought back.
+        order: of all that pull as one holder the one with the largest waits on; 0: this call comes after all before it.
     """
 
     call: int
@@ -454,6 +455,7 @@ class Pull:
     credit_bytes: int
     holder: bytes = b""
     held: Sequence[tuple[int, int, int, int]] = ()
+    order: int = 0
 
 
 @dataclass(slots=True)

@@ -246,6 +246,37 @@ def test_a_pull_with_a_name_states_what_it_holds() -> None:
     assert np.array_equal(frame.held_token, [60, 61])
 
 
+def named(stage: Stage, call: int) -> ConsumerFrame:
+    """Begin a pull by name; returns the first question."""
+    at_us = stage.at_us(stage.ms + 10_000)
+    effects = stage.step(events.Pull(call, at_us, TOPIC, 1, 5_000_000, 30_000, 1 << 20, b"h" * 16, []))
+    return sent(effects + stage.answer_metadata(effects), ConsumerFrame)[0]
+
+
+def test_pulls_of_a_name_say_their_order_in_every_question() -> None:
+    stage = staged("a")
+    first, second = named(stage, 1), named(stage, 2)
+    assert 0 < first.life < second.life
+    again = [frame for frame in sent(stage.run_until(1_100), ConsumerFrame) if frame.attach > 1]
+    assert {frame.consumer_id: frame.life for frame in again} == {
+        first.consumer_id: first.life,
+        second.consumer_id: second.life,
+    }
+    assert pull(staged("a")).life == 0
+
+
+def test_what_came_to_a_pull_that_another_of_its_name_followed_is_not_given_back() -> None:
+    """The other one gets it, under the same token."""
+    stage = staged("a")
+    frame = named(stage, 1)
+    effects = bring(stage, frame, b"x")
+    effects += stage.receive("a", end(frame, code=Code.UNKNOWN_SESSION))
+    effects += bring(stage, frame, b"y", number=2, sequence=60)
+    [failed] = of(effects, Failed)
+    assert isinstance(failed.error, Superseded)
+    assert sent(effects + stage.run_until(stage.ms + 50), ChangeRequest) == []
+
+
 # ---------------------------------------------------------------- waiting for long
 
 

@@ -1,0 +1,73 @@
+"""Who pulls by a name: of all that do, the last one goes on.
+
+The last one is the one with the largest `life`; or, where one of them says none, the one that came last. What a holder
+has is brought to whoever pulls as that holder, so an earlier one that asks again must not get what the last one works
+on. It asks again if the answer was lost that another has followed. A stream's next question is a new pull, but it has
+the stream's `life`.
+
+Lives are instants, and the clocks of two clients differ a little. So one that has ended keeps off only those that are
+clearly older than it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from dueq.core.delivery.departed import Departed
+
+NAMES_MAX: Final = 4_096
+"""Names whose last pull is remembered."""
+KEPT_US: Final = 60_000_000
+"""How long after its end."""
+SLACK: Final = 100_000 << 12
+"""How much older a life is that is clearly older: 100 ms, in the unit of lives (a µs shifted by 12 bits)."""
+_ALWAYS: Final = (1 << 64) - 1
+"""No question of a pull that another has followed is a new one."""
+
+
+class _Last(NamedTuple):
+    pull: bytes
+    life: int
+    heard_us: int
+
+
+class PullNames:
+    """The names by which a topic's messages are pulled at this leader."""
+
+    def __init__(self) -> None:
+        self._last: OrderedDict[bytes, _Last] = OrderedDict()
+        self._followed = Departed()
+
+    def is_followed(self, holder: bytes, pull: bytes, life: int, open_life: int, now_us: int) -> bool:
+        """Whether another has followed a pull that is not open.
+
+        Args:
+            holder: its name, as an id.
+            pull: its id.
+            life: which it says.
+            open_life: that of the open one of this name; 0: there is none, or it says none.
+            now_us: the instant (mono).
+        """
+        _, last_life, heard_us = self._last.get(holder, _Last(b"", 0, 0))
+        lately = last_life if heard_us >= now_us - KEPT_US else 0
+        is_older = 0 < life < max(open_life, lately - SLACK)
+        if is_older or self._followed.has_ended(pull, _ALWAYS, now_us):
+            self._followed.note(pull, _ALWAYS, now_us)
+            return True
+        return False
+
+    def begins(self, holder: bytes, pull: bytes, life: int, now_us: int) -> None:
+        """A pull begins: another one of its name is over."""
+        last = self._last.pop(holder, None)
+        if last is not None and last.pull != pull:
+            self._followed.note(last.pull, _ALWAYS, now_us)
+        self._last[holder] = _Last(pull, life, now_us)
+        if len(self._last) > NAMES_MAX:
+            self._last.popitem(last=False)
+
+    def ends(self, holder: bytes, pull: bytes, now_us: int) -> None:
+        """A pull has ended."""
+        last = self._last.get(holder)
+        if last is not None and last.pull == pull:
+            self._last[holder] = last._replace(heard_us=now_us)
