@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from threading import Event
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -24,6 +26,7 @@ from dueq import Client
 from dueq.local import LocalMesh
 from dueq.local.gateway import GatewayChild
 from tests.receiver import Received, Receiver, Say
+from tests.unit.gateway.test_issuer import believed, new_key
 
 pytestmark = pytest.mark.integration
 
@@ -43,12 +46,24 @@ def cloud(local: LocalMesh, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    log = tmp_path_factory.mktemp("gateway") / "gateway.log"
-    child = GatewayChild(address, log, ("--webhook-allow", "127.0.0.1/32"))
+    folder = tmp_path_factory.mktemp("gateway")
+    log, key = folder / "gateway.log", folder / "issuer.pem"
+    key.write_bytes(new_key())
+    issuer = ("--oidc-issuer", f"http://{address}", "--oidc-key-file", str(key))
+    child = GatewayChild(address, log, ("--webhook-allow", "127.0.0.1/32", *issuer))
     assert child.start(local.endpoints, 60), log.read_text()
     transport = CloudTasksRestTransport(host=address, url_scheme="http", credentials=AnonymousCredentials())
-    yield tasks_v2.CloudTasksClient(transport=transport)
+    client: Any = tasks_v2.CloudTasksClient(transport=transport)
+    client.gateway = child.url
+    yield client
     child.stop(30)
+
+
+def fetched(url: str) -> dict[str, Any]:
+    """A document of the gateway."""
+    with urlopen(url, timeout=60) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
 
 
 @contextmanager
@@ -207,3 +222,17 @@ def test_a_task_that_is_being_sent_can_be_deleted_and_is_not_sent_again(cloud: A
         held.set()
         cloud.create_task(parent=queue, task={"http_request": {"url": receiver.url, "body": b"next"}})
         assert receiver.requests.get(timeout=60).body == b"next"
+
+
+def test_a_receiver_can_tell_from_which_account_a_task_is(cloud: Any) -> None:
+    """By a token of the gateway, whose keys are where its issuer says."""
+    with queue_of(cloud, "identified") as (queue, receiver):
+        token = tasks_v2.OidcToken(service_account_email="mailer@shop.example")
+        request = {"url": receiver.url, "headers": {"Authorization": "Basic eDp5"}, "oidc_token": token}
+        made = cloud.create_task(parent=queue, task={"http_request": request})
+        found = receiver.requests.get(timeout=60)
+    assert made.http_request.oidc_token.audience == receiver.url
+    kind, _, sent = found.headers["authorization"].partition(" ")
+    configuration = fetched(f"{cloud.gateway}/.well-known/openid-configuration")
+    said = believed(sent, fetched(configuration["jwks_uri"]), receiver.url)
+    assert (kind, said["email"], said["iss"]) == ("Bearer", "mailer@shop.example", configuration["issuer"])

@@ -43,6 +43,14 @@ class GatewayMissing(DueqError):
     help="The brokers' keys that open the secrets of endpoints; or DUEQ_SECRETS_KEY.",
 )  # fmt: skip
 @click.option(
+    "--oidc-issuer", default="", metavar="URL", envvar="DUEQ_OIDC_ISSUER",
+    help="Issue tokens for tasks of Cloud Tasks with an oidcToken, under this URL: receivers fetch the keys below it.",
+)  # fmt: skip
+@click.option(
+    "--oidc-key-file", type=click.Path(dir_okay=False, path_type=Path), envvar="DUEQ_OIDC_KEY_FILE",
+    help="RSA private keys (PEM) for that, the same for all gateways. The first one signs, all are published.",
+)  # fmt: skip
+@click.option(
     "--doq-errors", type=click.Choice(["legacy", "new"]), default="legacy", show_default=True,
     help="HTTP statuses of errors in doq's API: 400 and 409 as until July 2026, or 404 and 422 as since then.",
 )  # fmt: skip
@@ -60,6 +68,8 @@ def gateway(
     read_only: bool,
     allowed: tuple[str, ...],
     secrets_key_file: Path | None,
+    oidc_issuer: str,
+    oidc_key_file: Path | None,
     doq_errors: Literal["legacy", "new"],
     doq_grpc: str,
     log_level: str,
@@ -79,4 +89,5 @@ def gateway(
     return serving.run(
         listener, chosen, hosts, allowed, log_level, lambda url: click.echo(f"ready {url}"), read_only,
         doq_errors, doq_grpc, Keys.load(os.environ.get("DUEQ_SECRETS_KEY", ""), secrets_key_file),
+        oidc_issuer, oidc_key_file,
     )  # fmt: skip

@@ -25,6 +25,7 @@ from dueq.gateway.dashboard.acts import Acts, ReadOnly
 from dueq.gateway.dashboard.feed import Feed
 from dueq.gateway.faces import cloud_tasks, doq
 from dueq.gateway.faces.cloud_tasks.dispatching import Dispatcher
+from dueq.gateway.faces.cloud_tasks.issuer import Issuer
 from dueq.gateway.faces.doq.failures import Statuses
 from dueq.gateway.faces.doq.rates import Rates
 from dueq.gateway.faces.doq.verbs import Doq
@@ -70,6 +71,7 @@ _ROUTERS: Final[tuple[APIRouter, ...]] = (
     *_NATIVE,
     cloud_tasks.queues.router,
     cloud_tasks.tasks.router,
+    cloud_tasks.issuer.router,
     doq.queues.router,
     doq.messages.router,
     doq.cluster.router,
@@ -88,6 +90,7 @@ def create_app(
     doq_errors: Statuses = "legacy",
     doq_grpc: str = "",
     keys: Keys | None = None,
+    issuer: Issuer | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -99,6 +102,7 @@ def create_app(
         doq_errors: statuses of which of doq's versions its API has.
         doq_grpc: HOST:PORT of doq's gRPC API; "": it is not served.
         keys: open the secrets of endpoints.
+        issuer: of tokens for requests of tasks.
     """
     networks = tuple(allowed)
 
@@ -108,7 +112,7 @@ def create_app(
             service = app.state.service = Service(client)
             feed = app.state.feed = Feed(service)
             webhooks = app.state.webhooks = Webhooks(client, networks, keys)
-            tasks = Dispatcher(service, networks)
+            tasks = Dispatcher(service, networks, issuer)
             if not read_only:
                 webhooks.start()
                 tasks.start()
@@ -140,6 +144,7 @@ def create_app(
     )
     app.state.room = BodyRoom()
     app.state.read_only, app.state.known = read_only, {}
+    app.state.issuer = issuer
     app.state.doq_errors, app.state.doq_rates = doq_errors, Rates(lambda: int(time.monotonic()))
     problems.install(app)
     app.include_router(probes.router)

@@ -10,6 +10,7 @@ import resource
 import signal
 import socket
 from collections.abc import Callable, Generator, Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -18,6 +19,7 @@ from dueq import AsyncClient, limits
 from dueq.errors import InvalidRequest
 from dueq.gateway.app import create_app
 from dueq.gateway.connections import HttpConnection, SocketConnection
+from dueq.gateway.faces.cloud_tasks.issuer import Issuer
 from dueq.gateway.faces.doq.failures import Statuses
 from dueq.gateway.logs import configure, log
 from dueq.gateway.service import Service
@@ -77,6 +79,8 @@ def run(
     doq_errors: Statuses = "legacy",
     doq_grpc: str = "",
     keys: Keys | None = None,
+    oidc_issuer: str = "",
+    oidc_key_file: Path | None = None,
 ) -> int:
     """Serve until SIGINT or SIGTERM; return the exit code.
 
@@ -91,21 +95,25 @@ def run(
         doq_errors: statuses of which of doq's versions its API has.
         doq_grpc: HOST:PORT of doq's gRPC API, on the loopback; "": it is not served.
         keys: open the secrets of endpoints.
+        oidc_issuer, oidc_key_file: of tokens for requests of Cloud Tasks: its URL, and its keys.
 
     Raises:
-        InvalidRequest: one of `allowed` is no network, or the gRPC API cannot be served there.
+        InvalidRequest: one of `allowed` is no network, the gRPC API cannot be served there, or the issuer is none.
     """
     configure(level)
     allow_files()
     networks = [each.strip() for text in allowed for each in text.split(",") if each.strip()]
     Addresses(networks)
+    issuer = Issuer.load(oidc_issuer, oidc_key_file)
     if doq_grpc:
         if read_only:
             raise InvalidRequest("a read-only gateway does not serve doq's gRPC API: it delivers messages")
         with listening(doq_grpc) as free:
             host, port = free.getsockname()[:2]
         doq_grpc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    app = create_app(lambda: AsyncClient(endpoints), hosts, networks, read_only, doq_errors, doq_grpc, keys)
+    app = create_app(
+        lambda: AsyncClient(endpoints), hosts, networks, read_only, doq_errors, doq_grpc, keys, issuer
+    )
     config = uvicorn.Config(
         app, http=HttpConnection, ws=SocketConnection, loop="asyncio", lifespan="on", log_config=None,
         access_log=False, proxy_headers=False, server_header=False,

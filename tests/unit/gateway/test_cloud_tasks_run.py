@@ -47,7 +47,7 @@ def test_a_task_that_is_done_at_once_is_shown_as_it_was_sent() -> None:
     async def body() -> dict[str, Any]:
         return {"type": "http.request", "body": b"{}", "more_body": False}
 
-    app = SimpleNamespace(state=SimpleNamespace(room=BodyRoom()))
+    app = SimpleNamespace(state=SimpleNamespace(room=BodyRoom(), issuer=None))
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": b"", "app": app}
     shown = asyncio.run(run("p", "l", "q", ID, Mesh(), Request(scope, body)))  # type: ignore[arg-type]
     assert shown["name"].endswith(f"/tasks/{ID}")

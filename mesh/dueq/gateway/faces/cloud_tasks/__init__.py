@@ -3,10 +3,11 @@
     queues, tasks (routes) ─► names, wire, queue, task (documents) ─► service
                                                      ▲
     dispatching: a consumer per queue ───────────────┘ ─► the sender of webhooks
+        issuer: tokens that say who sends
 
 The protocol: https://cloud.google.com/tasks/docs/reference/rest (v2).
 """
 
-from dueq.gateway.faces.cloud_tasks import queues, tasks
+from dueq.gateway.faces.cloud_tasks import issuer, queues, tasks
 
-__all__ = ["queues", "tasks"]
+__all__ = ["issuer", "queues", "tasks"]

@@ -26,6 +26,7 @@ from dueq import AsyncClient, limits
 from dueq.client.aio import AsyncMessage
 from dueq.errors import DueqError
 from dueq.gateway.catalogue import Catalogue
+from dueq.gateway.faces.cloud_tasks.issuer import Issuer
 from dueq.gateway.faces.cloud_tasks.names import QueueName
 from dueq.gateway.faces.cloud_tasks.queue import Configuration
 from dueq.gateway.faces.cloud_tasks.queues import among
@@ -45,6 +46,8 @@ _CREDIT: Final = 256
 """Most tasks of a queue that one gateway has under way."""
 _PUT_BACK_S: Final = 1.0
 """How long a task waits that was given back for want of a connection."""
+_ELSEWHERE_S: Final = 5.0
+"""How long a task waits that needs a token, and that a gateway got that issues none: another one may have it then."""
 _DRAIN_S: Final = limits.GATEWAY_STOP_MS / 2000
 """How long requests under way get when the gateway stops."""
 _OWN: Final = (
@@ -66,10 +69,11 @@ class Dispatcher:
     Args:
         service: the mesh.
         allowed: networks that receivers may be in, beside public addresses.
+        issuer: of tokens for tasks that have an identity.
     """
 
-    def __init__(self, service: Service, allowed: Iterable[str] = ()) -> None:
-        self._service, self._addresses = service, Addresses(allowed)
+    def __init__(self, service: Service, allowed: Iterable[str] = (), issuer: Issuer | None = None) -> None:
+        self._service, self._addresses, self._issuer = service, Addresses(allowed), issuer
         self._catalogue = Catalogue()
         self._room = Room(limits.WEBHOOK_CONNECTIONS_MAX)
         self._sender: Sender | None = None
@@ -119,7 +123,7 @@ class Dispatcher:
             assert self._sender is not None
             if worker is None:
                 self._workers[name] = _Worker(
-                    self._service.client, self._sender, name, wanted, clock, self._room
+                    self._service.client, self._sender, name, wanted, clock, self._room, self._issuer
                 )
             else:
                 worker.configuration = wanted
@@ -140,8 +144,9 @@ class _Worker:
         configuration: Configuration,
         now_us: Callable[[], int],
         room: Room,
+        issuer: Issuer | None,
     ) -> None:
-        self.configuration = configuration
+        self.configuration, self._issuer = configuration, issuer
         self._slot = asyncio.Event()
         self._share = room.share(self._slot.set)
         self._client, self._sender, self._name, self._now_us = client, sender, name, now_us
@@ -210,6 +215,10 @@ class _Worker:
         except ValueError as error:
             await message.nack(dead=True, reason=str(error))
             return
+        if task.identity is not None and self._issuer is None:
+            log.warning("cloud_tasks.no_issuer", queue=str(self._name), task=message.key or message.id)
+            await message.release(delay=_ELSEWHERE_S)
+            return
         deadline_s = task.deadline_ms / 1000
         if message.lease < deadline_s + _SPARE_S:
             await message.extend(deadline_s + _SPARE_S, wait=True)
@@ -258,6 +267,8 @@ class _Worker:
         for name, value in task.headers.items():
             if name.lower() not in _OWN and not name.lower().startswith("x-cloudtasks-"):
                 found[name] = value
+        if task.identity is not None and self._issuer is not None:
+            found["authorization"] = f"Bearer {self._issuer.token(task.identity, task.url)}"
         found["user-agent"] = "Google-Cloud-Tasks"
         found["x-cloudtasks-queuename"] = self._name.queue
         found["x-cloudtasks-taskname"] = message.key or message.id

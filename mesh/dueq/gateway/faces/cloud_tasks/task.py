@@ -18,6 +18,7 @@ from pydantic import Field
 from dueq import limits
 from dueq.gateway import instants
 from dueq.gateway.faces.cloud_tasks import wire
+from dueq.gateway.faces.cloud_tasks.issuer import Identity
 from dueq.gateway.faces.cloud_tasks.names import QueueName
 from dueq.gateway.faces.cloud_tasks.status import Code, RpcError
 from dueq.gateway.faces.cloud_tasks.wire import HttpMethod, Part, Shape, View
@@ -35,6 +36,8 @@ DEADLINE_MS: Final = (15_000, 30 * 60_000)
 DEFAULT_DEADLINE_MS: Final = 600_000
 _WITH_BODY: Final = frozenset({HttpMethod.POST, HttpMethod.PUT, HttpMethod.PATCH})
 _HEADERS_BYTES_MAX: Final = 80 << 10
+_EMAIL_MAX: Final = 256
+_AUDIENCE_MAX: Final = 2083
 
 
 class HttpRequest(Part):
@@ -76,6 +79,7 @@ class Task:
         body: its bytes.
         deadline_ms: how long the receiver gets.
         created_ms: when the task was made, Unix ms.
+        identity: for whom its requests have a token; None: they have none.
     """
 
     url: str
@@ -84,10 +88,16 @@ class Task:
     body: bytes
     deadline_ms: int
     created_ms: int
+    identity: Identity | None = None
 
     @classmethod
-    def of(cls, given: TaskDocument, now_ms: int) -> Task:
+    def of(cls, given: TaskDocument, now_ms: int, issues: bool) -> Task:
         """Return the task that a request asks for.
+
+        Args:
+            given: what it says of it.
+            now_ms: mesh time, Unix ms.
+            issues: whether this gateway issues tokens of OpenID Connect.
 
         Raises:
             RpcError: INVALID_ARGUMENT, or UNIMPLEMENTED for targets and tokens of Google's own.
@@ -97,13 +107,16 @@ class Task:
             raise RpcError(Code.UNIMPLEMENTED, "appEngineHttpRequest is not implemented: use httpRequest")
         if asked is None:
             raise RpcError(Code.INVALID_ARGUMENT, "a task has an httpRequest")
-        for token in ("oauth_token", "oidc_token"):
-            if getattr(asked, token):
-                raise RpcError(
-                    Code.UNIMPLEMENTED,
-                    f"httpRequest.{wire.camel(token)} is not implemented: there is no issuer of tokens here; "
-                    "httpRequest.headers takes an authorization of your own",
-                )
+        if asked.oauth_token:
+            text = "httpRequest.oauthToken is not implemented: use oidcToken, or httpRequest.headers"
+            raise RpcError(Code.UNIMPLEMENTED, text)
+        identity = _identity(asked.oidc_token) if asked.oidc_token else None
+        if identity is not None and not issues:
+            text = (
+                "httpRequest.oidcToken is not implemented: this gateway has no issuer (dueq gateway --oidc-issuer); "
+                "httpRequest.headers takes an authorization of your own"
+            )
+            raise RpcError(Code.UNIMPLEMENTED, text)
         if given.retry_config:
             raise RpcError(Code.UNIMPLEMENTED, "retryConfig of a task is not implemented: the queue has one")
         fault = fault_of_url(asked.url)
@@ -124,7 +137,7 @@ class Task:
         deadline_ms = DEFAULT_DEADLINE_MS
         if given.dispatch_deadline:
             deadline_ms = wire.duration_ms(given.dispatch_deadline, "dispatchDeadline", *DEADLINE_MS)
-        return cls(asked.url, method, asked.headers, body, deadline_ms, now_ms)
+        return cls(asked.url, method, asked.headers, body, deadline_ms, now_ms, identity)
 
     @classmethod
     def of_payload(cls, payload: bytes) -> Task:
@@ -135,11 +148,13 @@ class Task:
         """
         try:
             found = json.loads(payload)
+            oidc = found.get("oidc")
             return cls(
                 str(found["url"]), HttpMethod[found["method"]], dict(found["headers"]),
                 b64decode(found["body"]), int(found["deadline_ms"]), int(found["created_ms"]),
+                Identity(str(oidc["email"]), str(oidc["audience"])) if oidc else None,
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the payload is no task: {error!r}") from None
 
     def payload(self) -> bytes:
@@ -148,14 +163,14 @@ class Task:
         Raises:
             RpcError: INVALID_ARGUMENT: it is too long.
         """
-        found = json.dumps(
-            {
-                "url": self.url, "method": self.method.name, "headers": dict(self.headers),
-                "body": b64encode(self.body).decode(), "deadline_ms": self.deadline_ms,
-                "created_ms": self.created_ms,
-            },
-            separators=(",", ":"),
-        ).encode()  # fmt: skip
+        said: dict[str, Any] = {
+            "url": self.url, "method": self.method.name, "headers": dict(self.headers),
+            "body": b64encode(self.body).decode(), "deadline_ms": self.deadline_ms,
+            "created_ms": self.created_ms,
+        }  # fmt: skip
+        if self.identity is not None:
+            said["oidc"] = self.identity._asdict()
+        found = json.dumps(said, separators=(",", ":")).encode()
         if len(found) > limits.CLOUD_TASKS_TASK_BYTES_MAX:
             raise RpcError(
                 Code.INVALID_ARGUMENT,
@@ -238,6 +253,9 @@ def document(
     }  # fmt: skip
     if view is View.FULL and task.body:
         request["body"] = b64encode(task.body).decode()
+    if task.identity is not None:
+        email, audience = task.identity
+        request["oidcToken"] = {"serviceAccountEmail": email, "audience": audience or task.url}
     shown = {
         "name": name.task(found.key or found.id),
         "httpRequest": request,
@@ -257,6 +275,20 @@ def document(
             last["responseStatus"] = response_status(attempts.http)
         shown["lastAttempt"] = last
     return shown
+
+
+def _identity(given: Mapping[str, Any]) -> Identity:
+    """Read an OidcToken; enums and names of the protocol come in either spelling."""
+    found = {wire.camel(name): value for name, value in given.items()}
+    email, audience = found.pop("serviceAccountEmail", ""), found.pop("audience", "")
+    for value, most in ((email, _EMAIL_MAX), (audience, _AUDIENCE_MAX)):
+        if not isinstance(value, str) or len(value) > most:
+            text = f"httpRequest.oidcToken has texts of at most {most} characters, not {value!r:.80}"
+            raise RpcError(Code.INVALID_ARGUMENT, text)
+    if not email or found:
+        text = "httpRequest.oidcToken has a serviceAccountEmail, perhaps an audience, and nothing else"
+        raise RpcError(Code.INVALID_ARGUMENT, text)
+    return Identity(email, audience)
 
 
 _CODES: Final = {400: 3, 401: 16, 403: 7, 404: 5, 409: 10, 416: 11, 429: 8, 499: 1, 501: 12, 503: 14, 504: 4}

@@ -62,7 +62,7 @@ async def create(
     now_ms = await service.now_us() // 1000
     given = asked.task
     task_id = name.task_of(given.name) if given.name else ""
-    made = Task.of(given, now_ms)
+    made = Task.of(given, now_ms, request.app.state.issuer is not None)
     due_ms = max(wire.instant_ms(given.schedule_time, "scheduleTime") if given.schedule_time else 0, now_ms)
     message = NewMessage(made.payload(), due_ms, task_id or None, group=GROUP)
     try:
