@@ -52,6 +52,8 @@ class Renewals:
         """Renew these leases, which were pushed to another process than the one that has attached now."""
         if len(slots):
             slots = slots[np.argsort(lane.leases.entry["wait_at"][slots], kind="stable")]
+            # The older process may have lacked some: under their old tokens they come no more.
+            lane.leases.phase[slots] = Phase.PUSHED
             self._wanted.append((lane, slots, lane.leases.token[slots]))
 
     def has(self, session: ConsumerSession) -> bool:

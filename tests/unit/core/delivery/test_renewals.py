@@ -168,6 +168,19 @@ def test_the_rate_of_the_topic_holds() -> None:
     assert [keys_in(push) for push in later] == [keys[2:]]
 
 
+def test_what_was_to_come_again_to_the_older_life_does_not_come_to_the_newer_under_its_token() -> None:
+    stage, before, _ = pushed(3)
+    stage.attach(15, life=5, attach=7, route=OLD)
+    stage.tick(15)  # payloads are read for the older life, which lacks them
+    stage.leds[1].timeline._live.settings.current = TopicSettings(rate=10, burst=2)
+    break_old(stage, 20)
+    stage.attach(30, life=9, attach=10, route=NEW)
+    pushes = [push for ms in range(30, 90, 10) for push in stage.run(ms)]
+    tokens = [token for push in pushes for token in push.token.tolist()]
+    assert len(tokens) == 2  # the rate holds the third one back
+    assert set(tokens).isdisjoint(before.token.tolist())
+
+
 def test_a_pause_of_the_topic_holds() -> None:
     stage, _, keys = pushed(1)
     paused = TopicSettings(paused=True)
