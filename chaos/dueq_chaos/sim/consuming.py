@@ -122,9 +122,11 @@ class ConsumingUser:
         self._id = self.name or self.client.draw_id()
         self._inbox, self._held, self._picking = [], {}, False
         self.client.consumers[self._id] = partial(self._received, self._id)
+        life = self.client.world.wall_us if self.name else 0
+        if life:
+            self.history.begins(self._id, life)
         call = calls.open_consumer(
-            self._id, self.topic, self.credit, limits.CONSUMER_CREDIT_BYTES, self.lease_ms,
-            self.client.world.wall_us if self.name else 0, self.detached,
+            self._id, self.topic, self.credit, limits.CONSUMER_CREDIT_BYTES, self.lease_ms, life, self.detached,
         )  # fmt: skip
         self.client.call(call.build, _TIMEOUT_US, self._opened)
 

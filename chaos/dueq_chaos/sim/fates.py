@@ -216,6 +216,11 @@ def _is_as_asked(work: dict[str, Any], was: NaiveEntry, now: NaiveEntry) -> bool
     return bool(work["do"] == "redrive")
 
 
+def dead_retention_ms(naive: Naive) -> int:
+    """Return for how long a partition's topic keeps dead messages."""
+    return int(_setting(naive, "dead_retention_ms", TopicSettings().dead_retention_ms))
+
+
 def _setting(naive: Naive, name: str, usual: Any) -> Any:
     return json.loads(naive.settings).get(name, usual) if naive.settings else usual
 

@@ -133,6 +133,7 @@ class History:
         fate_of: gives what the log says of a message, for who knows the log.
         due_of, version_of, had_version: say what the log says of an acknowledged message.
         row_differs: says what is wrong with an acknowledged insert (key, payload, due), for who knows the log.
+        begins: told of each process of a consumer with a name: its id, and what its process is told apart by.
     """
 
     def __init__(self) -> None:
@@ -151,6 +152,7 @@ class History:
         self.version_of: Callable[[MessageKey], int] = lambda key: 0
         self.had_version: Callable[[MessageKey, int], bool] = lambda key, version: True
         self.row_differs: Callable[[MessageKey, bytes, int], str] = lambda key, payload, due_ms: ""
+        self.begins: Callable[[bytes, int], None] = lambda consumer_id, life: None
         self._early_acks: dict[MessageKey, tuple[int, int]] = {}
         self._maybe_acks: dict[MessageKey, None] = {}
         self._waived: dict[int, str] = {}

@@ -22,6 +22,7 @@ from dueq_chaos.sim import jobs, memory
 from dueq_chaos.sim.bodies import misplaced
 from dueq_chaos.sim.copies import Copies
 from dueq_chaos.sim.equality import differences
+from dueq_chaos.sim.handed import Handed
 from dueq_chaos.sim.history import MessageKey, name_of
 from dueq_chaos.sim.lasting import Lasting
 from dueq_chaos.sim.ledger import Ledger
@@ -29,7 +30,7 @@ from dueq_chaos.sim.precedence import Precedence
 from dueq_chaos.sim.promises import Promises
 from dueq_chaos.sim.rates import Rates
 from dueq_codecs.frames import decode_record
-from dueq_codecs.messages import ChangeReply, Code, ConsumerReply, PeerFrame, Push
+from dueq_codecs.messages import ChangeReply, Code, ConsumerReply, PeerFrame, Push, Relay
 from dueq_codecs.records import Record, RecordKind
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Invariants:
         self.promises = Promises(mesh, self.ledger)
         self.precedence = Precedence(self.ledger)
         self._rates, self._lasting = Rates(), Lasting()
+        self._handed = Handed(lambda uid, sequence: self.ledger.epochs(uid).get(sequence))
         self._newest: dict[int, tuple[int, int]] = {}
         """By partition, the newest epoch in which anything was committed, and since when."""
         self._turns: dict[str, tuple[int, int]] = {}
@@ -105,6 +107,7 @@ class Invariants:
         history, ledger = mesh.history, self.ledger
         history.fate_of, history.due_of = ledger.fate, ledger.due_of
         history.version_of, history.had_version = ledger.version_of, ledger.had_version
+        history.begins = self._handed.begins
         mesh.state_after = self.ledger.after
         for node in mesh.nodes.values():
             node.watcher = self
@@ -149,6 +152,9 @@ class Invariants:
                     self._kept_alive(name, effect.message)
             elif isinstance(effect, SendPeer) and isinstance(effect.message, PeerFrame):
                 self._framed(node, effect.message)
+            elif isinstance(effect, SendPeer) and isinstance(effect.message, Relay):
+                if effect.message.back and isinstance(effect.message.inner, Push):
+                    self._handed_over(name, effect.message.inner)
             elif isinstance(effect, Persist):
                 self._deleted(name, effect.writes)
                 self._appended(node, effect.writes)
@@ -291,6 +297,7 @@ class Invariants:
                 )
                 wrong = wrong or self.promises.overtaken(uid, sequence)
                 wrong = wrong or self._lasting.cut_short(record, self.mesh.world.now_us)
+                wrong = wrong or self._handed.ran_out(record)
                 if wrong:
                     self._fail(f"{node.name} p{uid}: {wrong}")
         if replica.leading is not None:
@@ -336,8 +343,10 @@ class Invariants:
 
     def _pushed(self, name: str, push: Push) -> None:
         """Invariant 3: never early, and only under a lease that was committed for this consumer, half of it left."""
-        if push.leader == name and (little := self.promises.too_little_left(push)):
-            self._fail(f"{name} pushes {little}")
+        if push.leader == name:
+            self._handed_over(name, push)
+            if little := self.promises.too_little_left(push):
+                self._fail(f"{name} pushes {little}")
         wall_us = self.mesh.world.wall_us + self._may_be_ahead_us(push.leader)
         rows = zip(
             push.uid.tolist(), push.sequence.tolist(), push.row.tolist(), push.token.tolist(), push.due.tolist(),
@@ -363,6 +372,10 @@ class Invariants:
             holder = self.ledger.holder(uid, token, sequence, row)
             if holder != push.consumer_id and holder not in self.mesh.pull_holders:
                 self._fail(f"{what}: there is no committed lease of it for this consumer")
+
+    def _handed_over(self, name: str, push: Push) -> None:
+        if wrong := self._handed.leaves(push):
+            self._fail(f"{name} pushes {wrong}")
 
     def _other_headers(self, push: Push, at: int, uid: int, key: int, token: int) -> str:
         """Say what is wrong with the headers that a row comes with in place of its own."""

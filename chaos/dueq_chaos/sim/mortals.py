@@ -1,4 +1,7 @@
-"""Users of messages that may die: by their attempts, by their expiry, or because a consumer says so."""
+"""Users of messages that may die: by their attempts, by their expiry, or because a consumer says so.
+
+What holds of every record is judged by `fates`; and in the end nothing is dead for longer than its topic keeps it.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,17 @@ from typing import Any
 from dueq.client import calls, topic_changes
 from dueq.client.calls import Call
 from dueq.client.core.ports import effects
+from dueq.core.ports.entry import State
 from dueq.errors import InvalidRequest
 from dueq_chaos.sim.consuming import ConsumingUser
-from dueq_chaos.sim.history import MessageKey
+from dueq_chaos.sim.fates import dead_retention_ms
+from dueq_chaos.sim.history import MessageKey, name_of
 from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.naive import Naive
 from dueq_chaos.sim.sdk import SimClient
 
+_KEPT_MS = 4_000
+"""By then, when nothing is wrong, a dead message is gone that was to be kept until now."""
 _CALL_US = 15_000_000
 _AGAIN_US = 300_000
 
@@ -111,3 +119,19 @@ class Mortals:
                 self._mesh.world.after(_AGAIN_US, partial(self._call, call))
 
         self._client.call(call.build, _CALL_US, answered)
+
+
+# ---------------------------------------------------------------- what must hold
+
+
+def kept_too_long(mesh: SimMesh, naive_of: Callable[[int], Naive]) -> list[str]:
+    """Return the dead messages that are there for longer than their topic keeps them, while nothing is wrong."""
+    now_ms, wrong = mesh.world.wall_us // 1000, []
+    for uid in mesh.coordinator.nodes:
+        naive = naive_of(uid)
+        before_ms = now_ms - dead_retention_ms(naive) - _KEPT_MS
+        for key, entry in naive.live.items():
+            if entry.state == State.DEAD and entry.died_at < before_ms:
+                text = name_of((uid, key >> 16, key & 0xFFFF))
+                wrong.append(f"{text}: is dead since {entry.died_at}, and still there at {now_ms}")
+    return wrong

@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass, field
 from random import Random
 
-from dueq_chaos.sim import jobs, last_words, punctuality, recurring, scale
+from dueq_chaos.sim import jobs, last_words, mortals, punctuality, recurring, scale
 from dueq_chaos.sim.coverage import Taken
 from dueq_chaos.sim.faults import Faults
 from dueq_chaos.sim.invariants import Invariants, Violation
@@ -198,7 +198,9 @@ class Storm:
         workload.bring_near()
         mesh.world.run(5_000_000)
         unreceived = punctuality.unreceived(mesh, self.invariants.ledger, workload.consumers)
-        unreceived += recurring.overdue(mesh, self.invariants.ledger.naive) if whole and mesh.whole() else []
+        if whole and mesh.whole():
+            unreceived += recurring.overdue(mesh, self.invariants.ledger.naive)
+            unreceived += mortals.kept_too_long(mesh, self.invariants.ledger.naive)
         workload.end_recurrences()
         workload.calm()
         # A planned move of a leadership may be under way when the last message is done.
