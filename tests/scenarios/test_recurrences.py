@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dueq import limits
 from dueq.core.state.recurrence import Recurrence
+from dueq.core.turn.mesh_time import MeshTime
 from dueq_chaos.scenarios.hand import Hand
 from dueq_chaos.scenarios.stage import Stage
 from dueq_codecs.messages import Code
@@ -134,4 +137,23 @@ def test_a_tick_is_skipped_while_a_message_is_unfinished_and_decided_when_it_com
     stage.expect(pushed.due == start + 4_000, f"the third, not {pushed.due - start}")
     stage.expect(pushed.at_ms - pushed.due < 40, f"at its instant, not {pushed.at_ms - pushed.due} ms later")
     acted(stage, hand, "r", action="delete")
+    stage.finish()
+
+
+def test_ticks_that_come_while_the_clock_is_measured_are_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    hand, reader = stage.hand("user"), consumer(stage)
+    start = stage.now_ms + 15_000
+    for name, missed in (("none", 0), ("last", 1)):
+        acted(stage, hand, name, action="create", every_ms=10_000, start_ms=start, missed=missed)
+    with monkeypatch.context() as measuring:
+        measuring.setattr(MeshTime, "_try_release", lambda clock, now: None)
+        for node in stage.nodes.values():
+            node.core._clock.hold = True
+        stage.run_ms(150_000)
+        stage.expect(not reader.pushes, "nothing is pushed while nobody knows the time")
+    stage.until(lambda: len(reader.pushes) >= 28, "all ticks of that time")
+    for name in ("none", "last"):
+        stage.expect(known(stage, name).skipped == 0, f"{name} has left none out")
+        acted(stage, hand, name, action="delete")
     stage.finish()

@@ -47,6 +47,7 @@ FIRE_ROWS_MAX: Final = 512
 """Recurrences that fire in one record: some milliseconds of work."""
 _LOOK_AGAIN_US: Final = 30_000_000
 """The heap is looked at as often: mesh time is no monotonic clock."""
+_NEVER_HELD: Final = 0, -1
 _BUSY_MS: Final = 20
 _NO_RULES_MS: Final = 60_000
 """A recurrence whose instants cannot be computed is looked at again after so long."""
@@ -63,7 +64,8 @@ class Recurrences:
         self._blocked: dict[int, None] = {}  # numbers of those that wait for an unfinished message
         self._under_way: dict[str, None] = {}  # names of those about which a record is on its way
         self._fired: dict[int, tuple[str, ...]] = {}  # sequence of a FIRE on its way -> its names
-        self._held_from_ms: int | None = None  # since when mesh time is not certain
+        self._is_held = False  # mesh time is not certain
+        self._held_ms = _NEVER_HELD  # from when until when that was so the last time
 
     @property
     def _table(self) -> RecurrenceTable:
@@ -77,7 +79,7 @@ class Recurrences:
 
     def end(self) -> None:
         """The partition is led no more."""
-        self._looks, self._held_from_ms = Deadlines(), None
+        self._looks, self._is_held, self._held_ms = Deadlines(), False, _NEVER_HELD
         self._blocked.clear()
         self._under_way.clear()
         self._fired.clear()
@@ -207,25 +209,36 @@ class Recurrences:
         if not partition.serving or self._looks.next_us() is None:
             return False
         now_ms = self._mesh_ms(now)
-        if self._ctx.clock.hold:
-            self._held_from_ms = self._held_from_ms if self._held_from_ms is not None else now_ms
+        self._note_hold(now_ms)
+        if self._is_held:
             return False  # it is looked at again when the clock is released
         if self._ctx.inserts_refused:
             return True
-        from_ms = now_ms if self._held_from_ms is None else min(now_ms, self._held_from_ms)
-        self._fire(now_ms, from_ms - limits.MISSED_AFTER_MS, now)
+        self._fire(now_ms, now)
         next_ms = self._looks.next_us()
         if next_ms is not None and next_ms <= now_ms:
             return True
-        self._held_from_ms = None
         if next_ms is not None:
             wait_us = min((next_ms - now_ms) * 1000, _LOOK_AGAIN_US)
             self._ctx.wake_ups.set(partition.uid, now.mono_us + wait_us)
         return False
 
+    def _note_hold(self, now_ms: int) -> None:
+        """Note since when the clock is being measured, or that it is no more."""
+        before, self._is_held = self._is_held, self._ctx.clock.hold
+        from_ms, until_ms = self._held_ms
+        if before != self._is_held:
+            goes_on = before or now_ms - until_ms <= limits.MISSED_AFTER_MS
+            self._held_ms = (from_ms if goes_on else now_ms), now_ms
+
+    def _missed_until_ms(self, tick: int, now_ms: int) -> int:
+        """Return up to when the ticks from this one on are missed: those that the clock has held up are not."""
+        from_ms, until_ms = self._held_ms
+        return (min(now_ms, from_ms) if tick <= until_ms else now_ms) - limits.MISSED_AFTER_MS
+
     # -------------------------------------------------------------- firing
 
-    def _fire(self, now_ms: int, missed_ms: int, now: Now) -> None:
+    def _fire(self, now_ms: int, now: Now) -> None:
         """Move on what is to be looked at by now, in one record for each shared body and one for all others."""
         records: dict[bytes, list[_Row]] = {}
         size = 0
@@ -237,7 +250,7 @@ class Recurrences:
             if size + recurrence.weight > limits.REQUEST_BYTES_MAX:
                 self._looks.set(number, now_ms)
                 continue
-            row = self._step(recurrence, now_ms, missed_ms)
+            row = self._step(recurrence, now_ms)
             if row is not None:
                 records.setdefault(recurrence.body, []).append((recurrence, *row))
                 size += recurrence.weight  # no message is longer
@@ -268,9 +281,10 @@ class Recurrences:
         record.size += np.uint32(body.size)
         return own
 
-    def _step(self, recurrence: Recurrence, now_ms: int, missed_ms: int) -> tuple[int, int, int] | None:
+    def _step(self, recurrence: Recurrence, now_ms: int) -> tuple[int, int, int] | None:
         """Return tick, following tick and due (0: skipped) of the next step; None: it waits, and is looked at later."""
         terms, anchor_ms, tick = terms_of(recurrence.document), recurrence.anchor, recurrence.next
+        missed_ms = self._missed_until_ms(tick, now_ms)
         look_at_ms = self._waits_until_ms(recurrence, terms, now_ms)
         if look_at_ms > now_ms:
             self._looks.set(recurrence.number, look_at_ms)
