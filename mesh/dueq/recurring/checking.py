@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice, pairwise
 from zoneinfo import ZoneInfoNotFoundError
 
@@ -59,7 +60,7 @@ def check_terms(terms: Terms, anchor_ms: int, now_ms: int) -> None:
             f"a recurrence has either cron, every or at, not {' and '.join(given) or 'none of them'}"
         )
     if terms.cron:
-        _check_line(terms)
+        _check_line(terms.cron, terms.zone)
     elif terms.zone != "UTC":
         raise InvalidRequest(
             f"a zone is that of a cron line; there is a zone {terms.zone!r:.80} and no cron line"
@@ -86,15 +87,16 @@ def check_terms(terms: Terms, anchor_ms: int, now_ms: int) -> None:
         _check_jitter(terms, anchor_ms, now_ms)
 
 
-def _check_line(terms: Terms) -> None:
-    line = terms.cron
+@lru_cache(4096)
+def _check_line(line: str, zone: str) -> None:
+    """Check a cron line and its zone; both are the same in very many recurrences."""
     if len(line) > limits.CRON_LINE_MAX:
         raise InvalidRequest(f"a cron line has at most {limits.CRON_LINE_MAX} characters, not {len(line)}")
     try:
-        zone_of(terms.zone)
+        zone_of(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidRequest(
-            f"there is no time zone {terms.zone!r:.80}; names are such as 'Europe/Berlin'"
+            f"there is no time zone {zone!r:.80}; names are such as 'Europe/Berlin'"
         ) from None
     try:
         CronSim(line, datetime(2000, 1, 1, tzinfo=UTC))

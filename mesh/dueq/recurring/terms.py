@@ -57,17 +57,18 @@ class Terms:
 
     def document(self) -> dict[str, Any]:
         """Return what differs from the defaults."""
-        values = asdict(self)
+        values = {name: getattr(self, name) for name in _DEFAULTS}
         return {name: value for name, value in values.items() if value != _DEFAULTS[name]}
 
 
 _DEFAULTS: Final[dict[str, Any]] = asdict(Terms())
+_packed: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode
 _TYPES: Final = {field.name: type(_DEFAULTS[field.name]) for field in fields(Terms)}
 
 
 def packed(document: dict[str, Any]) -> str:
     """Return a document as canonical JSON."""
-    return json.dumps(document, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    return _packed(document)
 
 
 def unpacked(text: str) -> dict[str, Any]:
