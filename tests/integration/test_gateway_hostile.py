@@ -18,6 +18,11 @@ LONE = '"\\ud800"'
 """Half of a surrogate pair, as JSON can say it and UTF-8 cannot."""
 ID = "0" * 26
 
+UPGRADE = (
+    "upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
+    "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
 
 def raw(gateway: Caller, request: bytes) -> tuple[int, dict[str, Any]]:
     """Send bytes as they are; return (status, problem)."""
@@ -128,10 +133,34 @@ def test_a_socket_of_a_page_of_another_site_is_refused_with_a_problem(
 ) -> None:
     request = (
         f"GET {http_topic}/socket HTTP/1.1\r\nhost: {gateway.address}\r\norigin: http://evil.example\r\n"
-        "upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
-        "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        f"{UPGRADE}\r\n"
     )
     assert raw(gateway, request.encode())[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/v1/topics", UPGRADE, 404),
+        ("/nothing", UPGRADE, 404),
+        ("/v1/topics/none/socket", UPGRADE, 404),
+        ("/v1/topics/none/socket", UPGRADE.replace(": 13", ": 7"), 400),
+        ("/v1/topics/none/socket", UPGRADE.replace("dGhlIHNhbXBsZSBub25jZQ==", "x"), 400),
+    ],
+)
+def test_what_becomes_no_websocket_is_a_problem(
+    gateway: Caller, path: str, headers: str, status: int
+) -> None:
+    found, problem = raw(gateway, f"GET {path} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n".encode())
+    assert (found, problem["status"]) == (status, status)
+
+
+def test_two_content_types_are_refused(gateway: Caller, http_topic: str) -> None:
+    """One reader takes the first, another one the last."""
+    head = f"POST {http_topic}/messages HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+    types = "content-type: application/json\r\ncontent-type: text/plain\r\n"
+    status, problem = raw(gateway, f"{head}{types}content-length: 2\r\n\r\n{{}}".encode())
+    assert (status, problem["limit"]) == (400, 1)
 
 
 def test_a_line_that_is_too_long_ends_ndjson(gateway: Caller, http_topic: str) -> None:

@@ -77,7 +77,14 @@ class JsonRoute(APIRoute):
 
 
 def content_type(request: Request) -> str:
-    """Return the media type of the request's body, without parameters; "" if it says none."""
+    """Return the media type of the request's body, without parameters; "" if it says none.
+
+    Raises:
+        Refusal: it says several.
+    """
+    said = request.headers.getlist("content-type")
+    if len(said) > 1:
+        raise Refusal(400, f"a request has one content-type, not {len(said)}", ", ".join(said), 1)
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Response as HttpResponse
 
 from dueq import limits
 from dueq.gateway import problems
@@ -212,11 +213,22 @@ class SocketConnection(WebSocketsSansIOProtocol):
     """One WebSocket."""
 
     _taking: Patience
+    _reject: Callable[[HTTPStatus | int, str], HttpResponse]
+
+    def _rejected(self, status: HTTPStatus | int, text: str) -> HttpResponse:
+        """Refuse an upgrade that is none, as a problem."""
+        refused = self._reject(
+            HTTPStatus(status), problems.raw(problems.of_status(status, text.strip())).decode()
+        )
+        del refused.headers["content-type"]
+        refused.headers["content-type"] = problems.MEDIA_TYPE
+        return refused
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         super().connection_made(transport)
         self._taking = Patience()
+        self._reject, self.conn.reject = self.conn.reject, self._rejected  # type: ignore[method-assign]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""

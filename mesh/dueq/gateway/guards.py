@@ -68,7 +68,9 @@ class Guards:
                 _add_headers(message)
             await send(message)
 
-        if refusal is None:
+        if refusal is None and scope["type"] == "websocket":
+            await self._app(scope, receive, _with_reason(scope, receive, send))
+        elif refusal is None:
             await self._app(scope, receive, guarded)
         elif scope["type"] == "websocket" and _DENIAL in scope.get("extensions", {}):
             await WebSocket(scope, receive, send).send_denial_response(problems.response(refusal))
@@ -95,6 +97,22 @@ class Guards:
             if name == b"origin" and not _same_origin(value.decode("latin-1"), found):
                 return _foreign("Origin", value)
         return None
+
+
+def _with_reason(scope: Scope, receive: Receive, send: Send) -> Send:
+    """Have a WebSocket that no route opens answered by a problem, where the server can do that."""
+    begun = False
+
+    async def reasoned(message: Message) -> None:
+        nonlocal begun
+        if message["type"] == "websocket.close" and not begun and _DENIAL in scope.get("extensions", {}):
+            missing = problems.of_status(404, f"there is no WebSocket at {scope['path']}", scope["path"])
+            await WebSocket(scope, receive, send).send_denial_response(problems.response(missing))
+        else:
+            await send(message)
+        begun = True
+
+    return reasoned
 
 
 def _foreign(name: str, value: bytes) -> problems.Document:
