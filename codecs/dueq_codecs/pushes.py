@@ -14,6 +14,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dueq_codecs.records import NO_U16, NO_U32, NO_U64
+
 PUSH_ROW: Final = np.dtype(
     [
         ("first", "<u8"),
@@ -74,21 +76,21 @@ class Push:
     """The life of the broker that `mono_us` is of."""
     mono_us: int = 0
     """The leader's monotonic clock when the push left, µs: leases are counted by it, whatever wall clocks show."""
-    rank: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    rank: npt.NDArray[np.uint16] = field(default_factory=lambda: NO_U16)
     """Of each row; empty: all are 0."""
-    version: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    version: npt.NDArray[np.uint64] = field(default_factory=lambda: NO_U64)
     """Log sequence of the record that changed each message last, 0: the one that inserted it; empty: all are 0."""
-    group: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    group: npt.NDArray[np.uint16] = field(default_factory=lambda: NO_U16)
     """Place of each row's group in `groups`; empty: no row has a group."""
     groups: tuple[str, ...] = ()
-    expires: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    expires: npt.NDArray[np.uint64] = field(default_factory=lambda: NO_U64)
     """The instant (Unix ms) from which each message is not delivered any more, 0: never; empty: all are 0."""
-    shared: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    shared: npt.NDArray[np.uint16] = field(default_factory=lambda: NO_U16)
     """Which shared body ends each row's payload, counted from 1, 0: none; empty: all are 0. Its bytes are behind
     those of all rows, once, and rows are short of them."""
-    shared_size: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    shared_size: npt.NDArray[np.uint32] = field(default_factory=lambda: NO_U32)
     """The bytes of each of these bodies, in order."""
-    heading: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    heading: npt.NDArray[np.uint16] = field(default_factory=lambda: NO_U16)
     """Place in `headings` of the headers (JSON) that a NACK gave each message, "": none; empty: no row has any."""
     headings: tuple[str, ...] = ()
 
