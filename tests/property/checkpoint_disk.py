@@ -57,7 +57,10 @@ class Disk:
             self.index[wait_at, key] = row
             if wait_at != row["first"][0]:
                 self.moved[key] = wait_at
-        for rows, changed in ((self.names, save.names), (self.remembered, save.remembered)):
+        for rows, changed in (
+            (self.names, [*save.names, *save.borne.rows()]),
+            (self.remembered, save.remembered),
+        ):
             for digest, value in changed:
                 if value is None:
                     rows.pop(digest, None)

@@ -64,6 +64,7 @@ class Pair(Timeline):
             assert getattr(save, name).tolist() == getattr(also, name).tolist(), name
         assert (save.tables, save.summary, save.low_water) == (also.tables, also.summary, also.low_water)
         assert (save.names, save.remembered) == (also.names, also.remembered)
+        assert save.borne.rows() == also.borne.rows()
         return save
 
     def entries_read(self, entries: Any, asked: Any) -> None:

@@ -64,6 +64,25 @@ Lasting = Remembered | Answered
 Name = Owner | Lasting
 
 
+class Borne(NamedTuple):
+    """Keys that live messages bear, as columns."""
+
+    high: npt.NDArray[np.uint64]
+    """The first half of the hash of each."""
+    low: npt.NDArray[np.uint64]
+    first: npt.NDArray[np.uint64]
+    """First instant and key of the message that bears each."""
+    key: npt.NDArray[np.uint64]
+
+    def rows(self) -> list[tuple[bytes, bytes]]:
+        """Return (hash, row) of each."""
+        return list(zip(hashes_of(self.high, self.low), pack_owners(self.first, self.key), strict=True))
+
+
+_NONE: Final = np.empty(0, np.uint64)
+NOT_BORNE: Final = Borne(_NONE, _NONE, _NONE, _NONE)
+
+
 def pack_name(name: Name) -> bytes:
     """Return the row of a key, as the disk has it."""
     if len(name) == 2:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.core.ports.entry import NO_ENTRIES, Entries
-from dueq.core.ports.names import Name
+from dueq.core.ports.names import NOT_BORNE, Borne, Name
 from dueq.core.ports.tables import Tables
 from dueq_codecs.records import LogEntry
 
@@ -99,6 +99,8 @@ class SaveCheckpoint:
     block_rows, flags and size matter)."""
     names: list[tuple[bytes, bytes | None]] = field(default_factory=list)
     """Rows of unique keys, by their hashes (see `ports/names`); None deletes one."""
+    borne: Borne = NOT_BORNE
+    """Unique keys that messages bear since the last one, and that nobody bore before; none of them is in `names`."""
     remembered: list[tuple[bytes, bytes | None]] = field(default_factory=list)
     """Rows of the index of remembered keys, by `expiry_key`; None deletes one."""
     tables: Tables = field(default_factory=dict)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dueq.core.ports.names import pack_name, pack_owners
+from dueq.core.ports.names import Borne, pack_name, pack_owners
 from dueq_codecs.records import U64
 
 
@@ -66,4 +66,9 @@ class FreshNames:
 
     def packed(self) -> list[bytes]:
         """Return the rows of all keys."""
-        return pack_owners(self._firsts, self.rows + np.uint64(self._sequence << 16))
+        borne = self.as_columns()
+        return pack_owners(borne.first, borne.key)
+
+    def as_columns(self) -> Borne:
+        """Return all keys, with the messages that bear them."""
+        return Borne(self.high, self.low, self._firsts, self.rows + np.uint64(self._sequence << 16))

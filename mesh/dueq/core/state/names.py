@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 from itertools import filterfalse
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,9 @@ from dueq.core.ports.entry import Entries, keys_of
 from dueq.core.ports.names import (
     HASH_BYTES,
     NO_HASH,
+    NOT_BORNE,
     Answered,
+    Borne,
     Lasting,
     Name,
     Owner,
@@ -48,6 +50,17 @@ from dueq.core.state.key_filter import KEYS_MAX, KeyFilter
 from dueq_codecs.records import U64
 
 _NEVER: Final = 1 << 64
+
+
+class ChangedRows(NamedTuple):
+    """What a checkpoint writes."""
+
+    names: list[tuple[bytes, bytes | None]]
+    """Rows of keys by their hashes."""
+    borne: Borne
+    """Keys of which no checkpoint has written a row, and of which nobody knows more than who bears them."""
+    expiry: list[tuple[bytes, bytes | None]]
+    """Rows of the index of remembered keys."""
 
 
 class Names:
@@ -355,8 +368,8 @@ class Names:
 
     # ------------------------------------------------------------ checkpoints
 
-    def changed_rows(self) -> tuple[list[tuple[bytes, bytes | None]], list[tuple[bytes, bytes | None]]]:
-        """Return the rows of keys, and of the index of remembered ones, that changed since the last call."""
+    def changed_rows(self) -> ChangedRows:
+        """Return the rows that changed since the last call."""
         known = self.known
         rows = list(zip(self._changed, map(self._row, self._changed), strict=True))
         expiry = list(self._expiry.items())
@@ -364,16 +377,20 @@ class Names:
             self._stored.add(*halves_of(stored))
         for fresh in self._born:
             fresh.saving = True
-            packed = zip(fresh.hashes, fresh.packed(), strict=True)
-            rows.extend([row for row in packed if known.get(row[0]) is fresh] if fresh.touched else packed)
+            if fresh.touched:
+                packed = zip(fresh.hashes, fresh.packed(), strict=True)
+                rows.extend([row for row in packed if known.get(row[0]) is fresh])
             if self._stored is not None:
                 self._stored.add(fresh.high, fresh.low)
+        borne = NOT_BORNE
+        if untouched := [fresh.as_columns() for fresh in self._born if not fresh.touched]:
+            borne = Borne(*map(np.concatenate, zip(*untouched, strict=True)))
         if self._stored is not None and self._stored.is_full:
             self._stored = None
         self._saving, self._changed = self._changed, {}
         self._saving_expiry, self._expiry = self._expiry, {}
         self._saving_born, self._born, self._born_count = self._born, [], 0
-        return rows, expiry
+        return ChangedRows(rows, borne, expiry)
 
     def saved(self) -> None:
         """The checkpoint with these rows is durable."""

@@ -585,7 +585,7 @@ class Timeline:
             self._live.finished = []
             self._live.finished_count = 0
         save.remarks = self._live.remarks.take()
-        save.names, save.remembered = self._names.changed_rows()
+        save.names, save.borne, save.remembered = self._names.changed_rows()
         save.tables = self._tables.changed_rows()
         save.summary = Summary(
             self.stamp, self._live.scheduled, self._forecast.far, self._age_ms, self.jobs.given,

@@ -176,6 +176,15 @@ def places(wait_at: npt.NDArray[np.uint64], of: npt.NDArray[np.uint8] | None) ->
     return cut_rows(at if of is None else np.hstack((of, at)))
 
 
+def name_keys(uid: int, high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> list[bytes]:
+    """Return the keys of the rows of unique keys, of whose hashes these are the halves."""
+    rows = np.empty((len(high), 20), np.uint8)
+    rows[:, :4] = np.frombuffer(head(uid, b"k"), np.uint8)
+    rows[:, 4:12] = high.astype(">u8").view(np.uint8).reshape(-1, 8)
+    rows[:, 12:] = low.astype(">u8").view(np.uint8).reshape(-1, 8)
+    return cut_rows(rows)
+
+
 def message_keys(uid: int, tag: bytes, key: npt.NDArray[np.uint64]) -> list[bytes]:
     """Return the keys `uid tag sequence row` of many messages."""
     rows = np.empty((len(key), 11), np.uint8)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.core.ports.entry import Entries, State, block_starts, keys_of, packed
+from dueq.core.ports.names import pack_owners
 from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
@@ -387,6 +388,10 @@ class OrderedStore:
             head = layout.head(uid, tag)
             # In order: LevelDB finds the places of neighbours in half the time.
             batch.extend([(head + name, value) for name, value in sorted(named, key=_BY_NAME)])
+        if len(write.borne.high):
+            order = np.argsort(write.borne.high)
+            high, low, first, key = (column[order] for column in write.borne)
+            batch.extend(zip(layout.name_keys(uid, high, low), pack_owners(first, key), strict=True))
         for tag, rows in write.tables.items():
             prefix = layout.table_head(uid, tag)
             batch.extend((prefix + key, value) for key, value in rows)

@@ -87,7 +87,7 @@ class Kept:
         save = self.timeline.checkpoint()
         assert save is not None
         self.timeline.checkpoint_saved(save.applied)
-        return {digest: row for digest, row in save.names if row is not None}
+        return {digest: row for digest, row in (*save.names, *save.borne.rows()) if row is not None}
 
 
 @pytest.mark.parametrize(
