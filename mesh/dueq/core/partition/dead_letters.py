@@ -80,6 +80,7 @@ class DeadLetters:
             assert isinstance(answer, IndexScanned)
             if life == self._life:
                 self._busy = False
+                self._ctx.attend(uid)  # it may have been time again meanwhile
                 self._discard(answer.entries, then)
 
         def durable(hidden: frozenset[int], then: Now) -> None:

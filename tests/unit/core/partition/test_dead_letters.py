@@ -1,0 +1,126 @@
+"""Care for dead messages: when a leader looks at them, and what it discards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dueq.core.partition.dead_letters import DeadLetters
+from dueq.core.ports.entry import FULL, Entries
+from dueq.core.ports.persistence import IndexScanned
+from dueq.core.state.applied import Applied
+from dueq.core.turn.deadlines import Deadlines
+from dueq.instant import Now
+from dueq.limits import DEAD_LOOK_MS
+from dueq_codecs.records import Record, RecordKind
+from dueq_codecs.topic_settings import TopicSettings
+
+UID = 1
+HOUR_MS = 3_600_000
+
+
+def at(ms: int) -> Now:
+    return Now(ms * 1000, ms * 1000)
+
+
+def dead(*died_at: int) -> Entries:
+    rows = np.zeros(len(died_at), FULL)
+    rows["sequence"], rows["died_at"] = np.arange(len(died_at)) + 7, died_at
+    return rows
+
+
+class Led:
+    """A led partition with dead messages, whose disk answers when it is asked to."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.uid, self.serving = UID, True
+        self.timeline = SimpleNamespace(dead_count=count, settings=TopicSettings(dead_retention_ms=HOUR_MS))
+        self.checkpoints = SimpleNamespace(after=lambda then, now: then(frozenset(), now))
+        self.retention: Deadlines[int] = Deadlines()
+        self.clock = SimpleNamespace(mesh_now_us=lambda now: now.mono_us)
+        self.attended = False
+        self.reads: list[Callable[[object, Now], None]] = []
+        self.proposed: list[Record] = []
+        context: Any = self
+        self.care = DeadLetters(context, context)
+
+    def attend(self, uid: int) -> None:
+        self.attended = True
+
+    def read(self, make: object, then: Callable[[object, Now], None]) -> None:
+        self.reads.append(then)
+
+    def propose(self, record: Record, now: Now) -> int:
+        self.proposed.append(record)
+        return 100 + len(self.proposed)
+
+    def turn(self, ms: int) -> None:
+        """Tick, if the partition wants it by now."""
+        if self.retention.take_due(ms * 1000) or self.attended:
+            self.attended = False
+            self.care.tick(at(ms))
+
+    def answer(self, ms: int, entries: Entries) -> None:
+        """Answer the oldest read."""
+        self.reads.pop(0)(IndexScanned(0, UID, entries, exhausted=True), at(ms))
+
+    def changed(self, ms: int, retention_ms: int) -> None:
+        """The topic keeps dead messages for so long from now on."""
+        self.timeline.settings = TopicSettings(dead_retention_ms=retention_ms)
+        self.care.applied(
+            Record(RecordKind.SETTINGS, UID, 50, 1, 0), Applied(settings=self.timeline.settings), at(ms)
+        )
+
+
+def test_a_new_leader_looks_at_what_died_before_it_led() -> None:
+    led = Led()
+    led.care.begin(at(5))
+    led.turn(5)
+    assert len(led.reads) == 1
+    led.answer(6, dead(0))
+    assert led.proposed == []
+    led.turn(6)
+    assert led.retention.next_us() == HOUR_MS * 1000
+    led.turn(HOUR_MS)
+    led.answer(HOUR_MS, dead(0, 1))
+    [record] = led.proposed
+    assert (record.kind, record.target_sequence.tolist()) == (RecordKind.DISCARD, [7])
+
+
+def test_who_has_no_dead_messages_does_not_look() -> None:
+    led = Led(0)
+    led.care.begin(at(5))
+    led.turn(5)
+    assert led.reads == []
+    assert led.retention.next_us() is None
+
+
+def test_a_change_that_comes_during_a_look_takes_no_look_away() -> None:
+    """Nothing else may happen in the partition for hours."""
+    led = Led()
+    led.care.begin(at(5))
+    led.turn(5)
+    led.changed(10, HOUR_MS // 2)
+    led.turn(10)  # the look is not over
+    led.answer(20, dead(0))
+    led.turn(20)
+    led.answer(21, dead(0))
+    led.turn(21)
+    assert led.proposed == []
+    led.turn(HOUR_MS // 2)
+    led.answer(HOUR_MS // 2, dead(0))
+    assert len(led.proposed) == 1
+
+
+@pytest.mark.parametrize("wait_ms", [2 * DEAD_LOOK_MS, HOUR_MS])
+def test_it_is_looked_at_now_and_then_whatever_the_topic_says(wait_ms: int) -> None:
+    led = Led(0)
+    led.care.begin(at(5))
+    led.timeline.dead_count = 1
+    led.timeline.settings = TopicSettings(dead_retention_ms=wait_ms)
+    led.care.applied(Record(RecordKind.NACK, UID, 50, 1, 0), Applied(died=1), at(5))
+    assert led.retention.next_us() == (5 + min(wait_ms, DEAD_LOOK_MS)) * 1000
