@@ -43,7 +43,8 @@ _COSTS = (
     Cost("keyed/plain-disk", f"disk per message without keys (payload {_PAYLOAD_BYTES})", "bytes"),
     Cost("keyed/keyed-disk", "disk per message with keys", "bytes"),
     Cost("keyed/get", "get by key, drawn from all: median", "ms"),
-    Cost("keyed/get-again", "the same after a restart", "ms"),
+    Cost("keyed/get-again", "the same after a restart: no key is in memory then", "ms"),
+    Cost("keyed/memory-again", "RssAnon after that restart and these look-ups", "MB"),
 )  # fmt: skip
 
 
@@ -99,6 +100,8 @@ def _get(mesh: LocalMesh, client: Client, sheet: Sheet, size: int) -> None:
     mesh.stop_broker(0)
     mesh.start_broker(0)
     sheet.add("get-again", size, _get_ms(client, size))
+    [pid] = mesh.pids
+    sheet.add("memory-again", size, rss_anon_mb(pid))
 
 
 def _get_ms(client: Client, size: int) -> float:

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dueq import Client, Message, OutcomeUnknown, Producer
+from dueq import Client, Message, OutcomeUnknown, PartialFailure, Producer
 from dueq.bench.child import Line
 
 T = TypeVar("T")
@@ -148,8 +148,8 @@ class Produce:
             ids = producer.schedule_many(
                 payloads, dues, ranks=ranks, groups=groups, keys=self._keys(first, count)
             )
-        except OutcomeUnknown as unknown:
-            ids = unknown.retry()
+        except (OutcomeUnknown, PartialFailure) as failed:  # with unique keys a call is several requests
+            ids = failed.retry()
         return list(ids[::_SOME])
 
     def _ranks(self, first: int, count: int) -> int | list[int] | None:

@@ -240,11 +240,11 @@ class Changing:
         at_home = homes(event, topic)
         parts: list[Part] = []
         call.places = []
+        columns = {name: column for name in _OF_ROWS if len(column := getattr(event, name))}
         for home in dict.fromkeys(at_home.tolist()):
             rows = np.flatnonzero(at_home == home)
             payloads = [event.payloads[row] for row in rows.tolist()]
-            columns = {name: getattr(event, name) for name in _OF_ROWS}
-            chosen = {name: column[rows] if len(column) else column for name, column in columns.items()}
+            chosen = {name: column[rows] for name, column in columns.items()}
             mine = replace(event, payloads=payloads, partition=None, **chosen)
             for part in self._cut_insert(mine, call, topic, topic.uids[home] if home >= 0 else None):
                 call.places.append(rows[: part.rows])
