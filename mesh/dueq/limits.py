@@ -44,8 +44,8 @@ DEAD_LOOK_MS: Final = 3600 * 1000
 RANK_MAX: Final = (1 << 16) - 1
 """Largest rank of a message; the smallest is 0, and comes first."""
 
-GROUPS_MAX: Final = 250_000
-"""Groups of one partition that have messages or settings: all of them are in memory."""
+GROUPS_MAX: Final = 1 << 18
+"""Groups of one partition that have messages or settings: all of them are in memory. Four partitions have a million."""
 NAMES_MAX: Final = 200_000_000
 """Unique keys of one partition, borne or remembered: they lie on the disk. Beyond that new ones get Busy."""
 IDEMPOTENCY_KEY_BYTES_MAX: Final = 255
