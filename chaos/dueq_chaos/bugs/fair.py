@@ -152,5 +152,19 @@ FAIR: Final = (
         seeds=292,
         finders=(291,),
     ),
+    Bug(
+        "groups-leased-ahead",
+        "A fair topic leases what is due soon together with what is ready, and takes its groups' slots for it.",
+        "docs/explanation/kinds.md: a lease ahead of its time takes what something ready may lack",
+        (
+            change(
+                "core.delivery.turns:FairTurns.choose",
+                "picks.take(lane, demand.mesh_ms, share)",
+                "picks.take(lane, demand.gather_ms, share)",
+            ),
+        ),
+        seeds=300,
+        finders=(99,),
+    ),
 )
 """All of them."""

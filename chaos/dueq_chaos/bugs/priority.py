@@ -156,5 +156,19 @@ PRIORITY: Final = (
         seeds=182,
         finders=(41,),
     ),
+    Bug(
+        "leased-before-it-is-ready",
+        "A priority topic leases what is due soon together with what is ready, as a timeline topic does.",
+        "RabbitMQ's prefetch: what a consumer holds and may not handle yet takes the place of what is urgent",
+        (
+            change(
+                "core.delivery.turns:PriorityTurns.choose",
+                "lane.take_waiting(demand.mesh_ms,",
+                "lane.take_waiting(demand.gather_ms,",
+            ),
+        ),
+        seeds=120,
+        finders=(25,),
+    ),
 )
 """All of them."""

@@ -105,4 +105,18 @@ RECURRING: Final = (
         seeds=24,
         finders=(4,),
     ),
+    Bug(
+        "update-loses-the-ticks-it-takes-back",
+        "An update of the payload takes back what was fired ahead, and those ticks never come.",
+        "docs/explanation/recurrences.md: an update that says nothing of when leaves no tick out",
+        (
+            change(
+                "core.partition.recurrences:Recurrences._from_now_on",
+                "elif coming := _coming(known, now_ms):",
+                "elif False:",
+            ),
+        ),
+        seeds=36,
+        finders=(12,),
+    ),
 )

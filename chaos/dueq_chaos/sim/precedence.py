@@ -1,10 +1,10 @@
 """The guarantee of a kind's order, looked at from outside.
 
 When a LEASE is proposed, no message that is ready and free in that partition, in the state applied then, comes before
-one that it names and that was not triggered; in a fair topic none of the same group. Ready is what waits until the
-record's stamp or sooner. Free
-is what waits, may be delivered, and is named by no record that is in the log and not applied. The state is the naive
-reference's, which has no window.
+one that it names and that was not triggered; in a fair topic none of the same group. What it names is ready itself: a
+lease ahead of its time would take a credit or a slot from what is. Ready is what waits until the record's stamp or
+sooner. Free is what waits, may be delivered, and is named by no record that is in the log and not applied. The state is
+the naive reference's, which has no window.
 """
 
 from __future__ import annotations
@@ -105,6 +105,8 @@ def _passed_over(
     ]
     if not leased:
         return ""
+    if (latest := max(leased, key=lambda place: place[1]))[1] > record.stamp:
+        return f"the LEASE {record.sequence} of {record.stamp} names {_spelt(record.uid, latest)}, which is not ready"
     last, spoken_for = max(leased), taken.union(named)
     for key, entry in naive.live.items():
         if entry.state != State.WAITING or entry.wait_at > record.stamp or key in spoken_for:

@@ -147,7 +147,7 @@ class Course:
             return (
                 f"{record.name} is resumed at {record.stamp}, and waits for {known.next}, a tick of its pause"
             )
-        if not known.paused and known.next != waited_for and (wrong := self._waits_wrongly(record, known)):
+        if not known.paused and (wrong := self._waits_wrongly(record, known)):
             return wrong
         takes_back = known.number == number and '"action":"resume"' not in record.document
         return (
