@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +91,26 @@ def test_a_rate_holds_back_one_group_and_no_other(client: Client, fair: str) -> 
     # Each leader there was begins with the burst.
     assert found["slow.a"] <= 2 * 3 + seconds + 1
     assert found["slow.a"] >= 1
+
+
+def test_forecasts_and_exports_know_groups_and_ranks(
+    mesh: LocalMesh, client: Client, fair: str, tmp_path: Path
+) -> None:
+    second = (now_ms() // 1_000 + 1_800) * 1_000
+    wanted = {b"%d" % row: (row % 3, f"acme.x{row % 40}" if row % 2 else "") for row in range(200)}
+    with client.producer(fair) as producer:
+        ranks, groups = zip(*wanted.values(), strict=True)
+        producer.schedule_many(
+            [*wanted], [second + row % 2 * 1_000 for row in range(200)], ranks=ranks, groups=groups
+        )
+    assert client.forecast(fair, 3_600) == [(second, 100), (second + 1_000, 100)]
+    assert client.describe(fair).scheduled == 200
+    shown = {each.payload: (each.rank, each.group) for each in client.browse(fair, payloads=True)}
+    assert shown == wanted
+    pq = pytest.importorskip("pyarrow.parquet")
+    assert run(["export", str(tmp_path / "out"), "--topic", fair, "--payloads", "-e", mesh.endpoints[0]]) == 0
+    rows = [row for path in (tmp_path / "out/timelines").iterdir() for row in pq.read_table(path).to_pylist()]
+    assert {row["payload"]: (row["rank"], row["group"] or "") for row in rows} == wanted
 
 
 def test_the_command_line_sets_and_lists_groups(

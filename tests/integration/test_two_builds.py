@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -152,6 +153,46 @@ def test_brokers_are_replaced_one_at_a_time_under_traffic(earlier: Path, tmp_pat
         newer_records = [record for record in records_of(broker.data) if record.version == NEW]
         assert newer_records, "records carry the level from then on"
         assert min(record.stamp for record in newer_records) >= last_at_ms - 1_000, "and not before"
+
+
+OLDER_CLIENT = """
+import sys
+from dueq import Client, __file__
+assert __file__.startswith(sys.argv[1]), __file__
+with Client(sys.argv[2:]) as client:
+    for topic in ("older-timeline", "older-priority", "older-fair"):
+        with client.producer(topic) as producer, client.consumer(topic) as consumer:
+            ids = producer.schedule_many([b"a", b"b", b"c"], 1 << 47, keys=["k", None, None])
+            producer.move(ids[0], 0)
+            producer.cancel(ids[1])
+            [message] = consumer.receive(1, timeout=30.0)
+            assert (message.id, message.payload, message.key) == (ids[0], b"a", "k"), message
+            message.ack(wait=True)
+            shown = {each.id for each in client.browse(topic)}
+            assert ids[2] in shown and len(shown) == 2, shown
+        assert client.describe(topic).scheduled == 2
+"""
+
+
+def test_a_client_of_the_earlier_commit_works_with_topics_of_all_kinds(
+    mesh: LocalMesh, client: Client, earlier: Path
+) -> None:
+    """What it does not know, such as ranks and groups, is there and does no harm."""
+    for kind in ("timeline", "priority", "fair"):
+        client.create_topic(f"older-{kind}", kind=kind, partitions=2, replicas=3)
+        marked = {"priority": {"rank": 7}, "fair": {"rank": 7, "group": "acme.eu"}}.get(kind, {})
+        with client.producer(f"older-{kind}") as producer:
+            producer.schedule(b"newer", 1 << 47, headers={"a": "b"}, **marked)
+    done = subprocess.run(
+        [sys.executable, "-c", OLDER_CLIENT, str(earlier), *mesh.endpoints],
+        env=os.environ | {"PYTHONPATH": f"{earlier / 'mesh'}{os.pathsep}{earlier / 'codecs'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    for kind in ("timeline", "priority", "fair"):
+        client.delete_topic(f"older-{kind}")
 
 
 def test_a_broker_taken_back_after_the_last_one_stops_its_partitions_and_says_why(tmp_path: Path) -> None:
