@@ -35,6 +35,7 @@ class SimMesh:
         hot_rows_total: int = limits.HOT_ROWS_TOTAL,
         log_retain_bytes: int = limits.LOG_RETAIN_BYTES,
         snapshot_part_bytes: int = limits.SNAPSHOT_CHUNK_BYTES,
+        make_node: type[Node] = Node,
     ) -> None:
         self.world = World(seed)
         self.network = Network(self.world)
@@ -44,7 +45,7 @@ class SimMesh:
         self.nodes: dict[str, Node] = {}
         for index in range(brokers):
             name = f"b{index + 1}"
-            self.nodes[name] = Node(
+            self.nodes[name] = make_node(
                 name, self.world, self.network, self.coordinator, self.nodes, self._to_client
             )
             self.nodes[name].died = self._died
