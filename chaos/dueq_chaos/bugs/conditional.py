@@ -85,5 +85,19 @@ CONDITIONAL: Final = (
         seeds=0,
         finders=(62174,),
     ),
+    Bug(
+        "listed-pulls-fall-silent",
+        "A leader keeps the pulls of a list, and takes their client to be silent all the same.",
+        "docs/reference/protocol.md, Waiting for long: a pull waits from when the leader last heard of it",
+        (
+            change(
+                "core.delivery.pulls:Pulls.waiting",
+                "pull.session.heard_us = now.mono_us",
+                "",
+            ),
+        ),
+        seeds=0,
+        finders=(86000011,),
+    ),
 )
 """All of them."""

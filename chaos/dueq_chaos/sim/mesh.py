@@ -188,7 +188,7 @@ class SimMesh:
     def quiet(self) -> bool:
         """Whether no client waits for an answer."""
         return all(not client.calls for client in self.clients.values()) and all(
-            not client.calls and not client.waiting for client in self.sdks.values()
+            client.idles or (not client.calls and not client.waiting) for client in self.sdks.values()
         )
 
     def linked(self) -> bool:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from dueq import limits
-from dueq_chaos.sim import deeds, extremes, repeating, scale, triggering
+from dueq_chaos.sim import deeds, extremes, idlers, repeating, scale, triggering
 from dueq_chaos.sim.habits import Habits
 from dueq_chaos.sim.topologies import Topology, draw_topology, is_drawn
 
@@ -254,6 +254,7 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
         steps += [Step(*found) for found in deeds.draw(seed, at_us)]
     steps += [Step(*found) for found in repeating.draw(seed, at_us)]
     steps += [Step(*found) for found in triggering.draw(seed, at_us)]
+    steps += [Step(*found) for found in idlers.draw(seed, at_us)]
     careless = Random(seed * 0x2545F491 + 11)
     if careless.random() < _CARELESS and not directed:
         options = replace(options, habits=tuple(map(partial(_shortening, careless), options.habits)))

@@ -45,6 +45,7 @@ class SimClient:
         calls: those that wait for their answer.
         attaches: the last ATTACH of each consumer to each broker by a link of its own, with the link's identity.
         waiting: calls that will be repeated soon.
+        idles: some of its calls wait until something comes, however long.
         failures: what its core has raised.
     """
 
@@ -69,6 +70,7 @@ class SimClient:
         self._queue: list[Event] = []
         self.calls: dict[int, Answer] = {}
         self.waiting = 0
+        self.idles = False
         self._numbers = 0
         self._sockets: dict[int, _Socket] = {}
         self._planned_us: int | None = None

@@ -6,9 +6,10 @@ import traceback
 from dataclasses import dataclass, field
 from random import Random
 
-from dueq_chaos.sim import jobs, last_words, mortals, punctuality, recurring, scale
+from dueq_chaos.sim import idlers, jobs, last_words, mortals, punctuality, recurring, scale
 from dueq_chaos.sim.coverage import Taken
 from dueq_chaos.sim.faults import Faults
+from dueq_chaos.sim.idlers import Idlers
 from dueq_chaos.sim.invariants import Invariants, Violation
 from dueq_chaos.sim.keyed import settings_of
 from dueq_chaos.sim.mesh import SimMesh
@@ -88,6 +89,7 @@ class Storm:
         self.invariants = Invariants(self.mesh, self._clock_error_us, self._unproved_us)
         self._faults = Faults(self.mesh, self._burst, self._users)
         self._workload: Workload | None = None
+        self._idlers: Idlers | None = None
         self.uids: list[int] = []
 
     @property
@@ -126,6 +128,8 @@ class Storm:
                 kind=shape.kind, settings=settings_of(shape),
             )  # fmt: skip
         workload = self._workload = Workload(mesh, self.plan.options)
+        if idlers.has_some(world.seed):
+            self._idlers = Idlers(mesh, self.plan.options.wire, workload.send, not self._clock_error_us)
         self._weather()
         began_us = world.now_us
         for step in self.plan.steps:
@@ -154,6 +158,9 @@ class Storm:
             self._long_calm(Random(step.seed), workload)
         elif step.is_fault:
             self._faults.do(step)
+        elif step.kind in idlers.KINDS:
+            if self._idlers is not None:
+                self._idlers.do(step.kind, Random(step.seed))
         else:
             workload.do(step)
 
@@ -192,6 +199,8 @@ class Storm:
             return mesh.history.wrong + mesh.failures()
         mesh.calm()
         workload.calm()
+        if self._idlers is not None:
+            self._idlers.calm()
         whole = mesh.world.run_until(
             lambda: mesh.whole() and mesh.quiet() and mesh.linked(), _QUIET_US, _LOOK_US
         )
@@ -222,6 +231,8 @@ class Storm:
         if not verdicts and workload.triggers:
             verdicts = punctuality.held_back(mesh, workload)
             mesh.world.run_until(lambda: mesh.quiet() and mesh.history.done(), _QUIET_US, _LOOK_US)
+        if not verdicts and self._idlers is not None:
+            verdicts = self._idlers.unreached()
         if not verdicts and last_words.has_some(mesh.world.seed):
             last_words.speak(mesh, workload)
             mesh.world.run_until(

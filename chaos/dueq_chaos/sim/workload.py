@@ -306,6 +306,11 @@ class Workload:
             mine = frozenset(payloads)
             self.mesh.world.after(self.ranks.soon_us(), lambda: self._think_again(mine))
 
+    def send(self, topic: str, payloads: list[bytes], dues: list[int]) -> None:
+        """Schedule rows, if there is somebody to do it."""
+        if self.producer.client.core is not None:
+            self.schedule(topic, payloads, dues)
+
     def _think_again(self, payloads: frozenset[bytes]) -> None:
         """Give some of these messages other ranks, whatever has become of them."""
         messages = self.mesh.history.messages
