@@ -32,6 +32,18 @@ def granted(dues_ms: list[int], **options: Any) -> tuple[Stage, list[int]]:
     return stage, keys
 
 
+def test_what_comes_with_other_headers_than_it_was_scheduled_with_is_not_laid_out() -> None:
+    stage = Stage()
+    keys = stage.insert([20, 20])
+    headings = stage.leds[1].timeline.headings
+    headings.note(stage.leds[1].timeline.rows(np.array(keys[1:], np.uint64)), '{"tries":"1"}')
+    stage.attach(0)
+    stage.run(0)
+    (push,) = stage.run(20)
+    assert keys_in(push) == keys
+    assert [push.headings[place] for place in push.heading.tolist()] == ["", '{"tries":"1"}']
+
+
 def test_rows_of_several_records_and_partitions_leave_in_one_frame_in_their_order() -> None:
     stage = Stage(partitions=2)
     early = stage.insert([20, 19], uid=2)

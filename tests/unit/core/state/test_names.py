@@ -197,6 +197,26 @@ def test_a_sweep_spares_what_was_taken_again_while_it_was_read() -> None:
     assert kept.timeline.wants_sweep() is None
 
 
+def test_a_sweep_spares_what_is_remembered_anew_since_it_was_read() -> None:
+    kept = Kept(remember_ms=5_000)
+    kept.insert(b"a")
+    kept.end(RecordKind.CANCEL, 2)
+    row = unpack_name(kept.save()[A])
+    assert isinstance(row, Remembered)
+    kept.stamp += 10_000
+    kept.timeline.apply(kept._next(RecordKind.BARRIER))
+    sweep = kept.timeline.wants_sweep()
+    assert sweep is not None
+    wanted = kept.timeline.cold_keys(taking := _insert_of(kept, b"a"))
+    assert wanted is not None
+    kept.timeline.names_read(wanted, {A: row}, NO_ENTRIES)
+    kept.timeline.apply(taking)
+    kept.end(RecordKind.CANCEL, taking.sequence)
+    kept.timeline.swept(sweep[0], [(row.until, A)], None)
+    assert kept.timeline.names_count == 1
+    assert kept.insert(b"a")[0] == [Outcome.TAKEN]
+
+
 def test_what_is_remembered_no_more_goes_with_the_next_checkpoint() -> None:
     kept = Kept(remember_ms=5_000)
     kept.insert(b"a")
