@@ -17,6 +17,11 @@ from starlette.types import Receive, Scope, Send
 from dueq.gateway import connections
 
 
+def _read_all(found: socket.socket) -> None:
+    while found.recv(65_536):
+        pass
+
+
 def test_a_client_that_never_reads_is_cut_off_and_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_PAUSE_S", 0.05)
     told = asyncio.Event()
@@ -51,6 +56,8 @@ def test_a_client_that_never_reads_is_cut_off_and_others_are_served(monkeypatch:
         answer = await reader.read()
         writer.close()
         await told.wait()
+        with pytest.raises(ConnectionResetError):  # nothing that was sent to it is kept
+            _read_all(deaf)
         deaf.close()
         server.should_exit = True
         await serving
