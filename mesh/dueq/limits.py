@@ -34,7 +34,7 @@ DELAY_MS_MAX: Final = 366 * 24 * 3600 * 1000
 RELEASE_DELAY_MS_MAX: Final = 24 * 3600 * 1000
 """Longest delay of a message that is released."""
 RELEASE_AGE_MS_MAX: Final = 7 * 24 * 3600 * 1000
-"""A message that is released with a delay is not counted as tried until it has waited for so long since its first
+"""A message that is released with a delay is not counted as tried until it has waited for this long since its first
 instant: nobody puts it off for ever."""
 DISCARD_ROWS_MAX: Final = 512
 """Dead messages that one record discards because they have been dead for long enough."""
@@ -143,7 +143,7 @@ JOB_HIDDEN_MS_MAX: Final = 7 * 24 * 3600 * 1000
 JOB_MEMORY_MS: Final = 7 * 24 * 3600 * 1000
 """Memory of a job after its last record and after that instant, and of the answers to its INSERTs."""
 JOB_LOOK_AGAIN_MS: Final = 24 * 3600 * 1000
-"""A job that could not be forgotten then is looked at again after so long."""
+"""A job that could not be forgotten then is looked at again after this long."""
 JOB_ANSWERED_MS: Final = JOB_MEMORY_MS - 24 * 3600 * 1000
 """For this long after that instant, a job that home does not know was certainly never committed."""
 JOB_ABORT_AFTER_MS: Final = 1000
@@ -177,7 +177,7 @@ JITTER_MS_MAX: Final = 24 * 3600 * 1000
 MISSED_TICKS_MAX: Final = 100
 """Most missed ticks of a recurrence that are made up for."""
 MISSED_AFTER_MS: Final = 60_000
-"""A tick that could not fire for so long is missed; a younger one fires late."""
+"""A tick that could not fire for this long is missed; a younger one fires late."""
 FIRE_AHEAD_MS: Final = 10_000
 """How long before its instant a tick is logged."""
 FIRED_AHEAD_MAX: Final = 16
@@ -203,7 +203,7 @@ LEASED_ROWS: Final = 256
 LEASED_LISTED_MAX: Final = 1000
 """Leased messages that one call lists."""
 PASS_RETRIED_MS: Final = 60_000
-"""A pass is remembered for so long after its end, however many there are: its owner may ask again."""
+"""A pass is remembered for this long after its end, however many there are: its owner may ask again."""
 PASS_MEMORY_MS: Final = 24 * 3600 * 1000
 """Memory of a pass after its end, in the age of the partition."""
 

@@ -19,7 +19,9 @@ from dueq_chaos.bugs.finding import Search, search, seeds_of
 @click.option(
     "--unhinted", is_flag=True, help="Begin at seed 0, without the seeds that are known to find a bug."
 )
-@click.option("--seeds", type=click.IntRange(1), help="So many seeds for each bug instead of its own bound.")
+@click.option(
+    "--seeds", type=click.IntRange(1), help="How many seeds to try for each bug, instead of its own bound."
+)
 def main(names: tuple[str, ...], only_list: bool, unhinted: bool, seeds: int | None) -> None:
     """Plant bugs (all of them by default) and run storms until each is found.
 

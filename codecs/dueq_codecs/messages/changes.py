@@ -69,7 +69,7 @@ class ChangeRequest:
     on_duplicate: OnDuplicate = OnDuplicate.NONE
     retry: bool = False
     window: U32 = field(default_factory=lambda: NO_U32)
-    """INSERT: each row may be due up to so much later, ms; the leader chooses."""
+    """INSERT: each row may be due up to this much later, ms; the leader chooses."""
     expires: U64 = field(default_factory=lambda: NO_U64)
     attempts_max: U16 = field(default_factory=lambda: NO_U16)
     fate: U8 = field(default_factory=lambda: NO_U8)

@@ -73,7 +73,7 @@ class _Growing:
     names: set[str] = field(default_factory=set)
 
     def grow_to(self, size: int) -> None:
-        """Have so many topics, then measure."""
+        """Have this many topics, then measure."""
         self._create(size)
         time.sleep(_SETTLE_S)
         self.sheet.add("memory", size, *(rss_anon_mb(pid) for pid in self.mesh.pids))

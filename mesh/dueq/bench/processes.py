@@ -62,7 +62,7 @@ def cpu_s(stat: str) -> float:
 
 
 def cpu_ms_per_s(pids: Sequence[int], seconds: float) -> list[float]:
-    """Watch processes for so many seconds; returns what each used of the processor, in ms per second."""
+    """Watch processes for this many seconds; returns what each used of the processor, in ms per second."""
     before, begun_s = [process_cpu_s(pid) for pid in pids], time.monotonic()
     time.sleep(seconds)
     elapsed_s = time.monotonic() - begun_s

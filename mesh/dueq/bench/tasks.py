@@ -25,7 +25,7 @@ PAYLOAD_BYTES = 256
 _NUMBER_BYTES = 8
 _HOUR_MS = 3_600_000
 _SOME = 100
-"""Of so many messages the id of one is kept."""
+"""Of this many messages the id of one is kept."""
 _LOOK_S = 0.02
 """How often a consumer that receives nothing looks whether it is over."""
 

@@ -10,7 +10,7 @@ _TURN = re.compile(r'dueq_loop_turn_seconds_bucket\{le="([^"]+)"\} (\d+)')
 _PAGE_S = 60.0
 
 Turns = dict[float, int]
-"""How many turns took at most so many seconds, by these."""
+"""How many turns took at most this many seconds, by these."""
 
 
 def turns(addresses: Iterable[str]) -> Turns:

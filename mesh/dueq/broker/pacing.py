@@ -31,7 +31,7 @@ ROWS_PER_S_AT_FIRST: Final = 4_000
 ROWS_PER_S_MAX: Final = 400_000
 """At this pace and beyond there is no limit."""
 IDLE_US: Final = 1_000_000
-"""After so long without a push there is nobody to make room for; after so long without an insert a load begins anew."""
+"""After this long without a push nobody needs room; after this long without an insert a load begins anew."""
 AHEAD_S: Final = 0.05
 """Share of a second's rows that may be taken at once."""
 

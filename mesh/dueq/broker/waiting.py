@@ -29,7 +29,7 @@ class Waiter:
         self._epoll.unregister(descriptor)
 
     def wait(self, seconds: float) -> None:
-        """Return when a descriptor is readable, or after so many seconds."""
+        """Return when a descriptor is readable, or after this many seconds."""
         if select.select([self._epoll], [], [], seconds)[0]:
             self._ready = frozenset([descriptor for descriptor, _ in self._epoll.poll(0)])
         else:

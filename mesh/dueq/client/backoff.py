@@ -22,7 +22,7 @@ class Backoff:
         factor: how much longer each further delay is, 1 to 1,000; 1: all are the same.
         longest: no delay is longer.
         jitter: up to this part of each delay is added or taken away, 0 to 1.
-        doublings: after so many steps the delay grows by equal steps; None: it goes on as it began.
+        doublings: after this many steps the delay grows by equal steps; None: it goes on as it began.
     """
 
     first: Seconds = 1.0

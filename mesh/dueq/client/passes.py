@@ -36,7 +36,7 @@ class Progress:
         done: messages that it has finished.
         skipped: messages that matched and were left as they are, by reason, once it has ended: "leased" (a consumer
             had them), "horizon" (their new due was too late for the topic), "expiry" (or for themselves).
-        left: at most so many messages are still to be looked at; may be too high.
+        left: at most this many messages are still to be looked at; may be too high.
         ended: every partition has worked it off, or it was stopped.
         known: some partition knows it, or not all have answered.
     """

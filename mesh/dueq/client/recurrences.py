@@ -64,7 +64,7 @@ class RecurrenceInfo:
         cron, every_ms, at_ms: when it fires: a cron line, a period, or instants; the other two are empty.
         zone: the time zone of the cron line.
         start_ms, end_ms: no tick before the first, none at or after the second; 0: no bound.
-        jitter_ms: a message is due up to so long after its tick.
+        jitter_ms: a message is due up to this long after its tick.
         missed: how many missed ticks are made up for, the latest ones.
         overlap: "allow", or "skip".
         payload: of its messages; None in a list, and where it is a shared body.

@@ -34,7 +34,7 @@ _PAUSE_S_PER_TOPIC: Final = 10e-6
 """Several times what a list of topics costs for each name in it, here and in ZooKeeper."""
 
 Later = Callable[[float, Callable[[], None]], None]
-"""Calls something on the owning thread after so many seconds, unless the connection is lost before."""
+"""Calls something on the owning thread after this many seconds, unless the connection is lost before."""
 
 
 class Mirror:

@@ -238,7 +238,7 @@ class ZooKeeperCoordinator:
         heapq.heappush(self._timers, (deadline, next(self._timer_numbers), call))
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call on this connection after so many seconds."""
+        """Call on this connection after this many seconds."""
         connection = self._connections
 
         def unless_lost() -> None:

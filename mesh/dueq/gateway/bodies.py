@@ -38,7 +38,7 @@ class BodyRoom:
         self.taken = 0
 
     def take(self, count: int) -> None:
-        """Take room for so many bytes.
+        """Take room for this many bytes.
 
         Raises:
             Busy: there is not so much just now; nothing was taken.

@@ -46,7 +46,7 @@ class Patience:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, cut_off: Callable[[], object], seconds: float | None = None) -> None:
-        """Cut the connection off after so long, or the longest pause, unless `end` is called before."""
+        """Cut the connection off after this long, or the longest pause, unless `end` is called before."""
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(_PAUSE_S if seconds is None else seconds, cut_off)

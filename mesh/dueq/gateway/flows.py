@@ -81,7 +81,7 @@ class Flow:
         return []
 
     def give(self, credit: int) -> None:
-        """Let the stream have so many unsettled messages from now on; what is on its way still comes."""
+        """Let the stream have this many unsettled messages from now on; what is on its way still comes."""
         self._credit = credit
         self._changed.set()
 

@@ -1,4 +1,4 @@
-"""Who waits for messages at this gateway.
+"""The requests that wait for messages at this gateway.
 
     polls and streams without a name ─► one line for each (topic, length of lease) ─► one pull ─► the mesh
     those with a name                ─► a pull of their own                        ─────────────►
@@ -28,7 +28,7 @@ _PATIENCE_S: Final = 10.0
 
 
 class _Waiter:
-    """One that stands in a line for at most so many messages."""
+    """One that stands in a line for at most this many messages."""
 
     def __init__(self, most: int) -> None:
         self.most = most

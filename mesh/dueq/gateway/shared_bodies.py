@@ -23,7 +23,7 @@ from dueq_codecs.records import SHARED_NAME_BYTES
 
 _TEXT: Final = re.compile(rf"([0-9a-f]{{{2 * SHARED_NAME_BYTES}}})-([0-9]{{1,6}})-([0-9a-f]{{8}})")
 _KEEP_AGAIN_US: Final = limits.BODY_GRACE_MS * 1000 // 6
-"""A body that is named again is kept anew after so long: a fraction of the hour for which it is kept."""
+"""A body that is named again is kept anew after this long: a fraction of the hour for which it is kept."""
 
 
 def text_of(body: NamedBody) -> str:

@@ -27,7 +27,7 @@ class Terms:
         at_ms: instants, ascending; empty where it is no list.
         zone: the time zone of the cron line, by its IANA name.
         start_ms, end_ms: no tick before the first, none at or after the second; 0: no bound.
-        jitter_ms: a message is due up to so long after its tick.
+        jitter_ms: a message is due up to this long after its tick.
         missed: how many missed ticks are made up for, the latest ones.
         overlap: "allow", or "skip" a tick while a message of the recurrence is unfinished.
         headers: of its messages.

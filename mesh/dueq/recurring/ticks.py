@@ -28,7 +28,7 @@ _FIXED_FIELDS = 3
 """Of a line with seconds: those that say a time of day."""
 _MINUTE = timedelta(minutes=1)
 _LEAP_S_MAX = 3 * 3600
-"""Times that come twice come again within so long."""
+"""Times that come twice come again within this long."""
 _LAST_S = 253_370_764_800
 """Beginning of the year 9999, Unix seconds: dates end there."""
 

@@ -22,7 +22,7 @@ from dueq_codecs.messages import BrokerMessage
 
 _NEVER_US: Final = 1 << 62
 _HOPE_US: Final = 60_000_000
-"""So often who waits without a time-out looks whether anything can still come."""
+"""How often a wait without a time-out looks whether anything can still come."""
 
 
 class _Links:

@@ -37,7 +37,7 @@ class AsyncPass:
 
     @property
     def left(self) -> int:
-        """At most so many messages are still to be looked at, as last asked for."""
+        """At most this many messages are still to be looked at, as last asked for."""
         return self.progress.left
 
     async def refresh(self, *, timeout: float | None = None) -> Progress:

@@ -52,10 +52,10 @@ class AsyncRecurrenceCalls:
             zone: the time zone of the cron line, by its IANA name; None: UTC.
             payload: of each message, at most 64 KiB; or a shared body (`Producer.body`).
             start, end: no tick before the first, none at or after the second; Unix ms or aware datetimes.
-            jitter: a message is due up to so long after its tick: seconds, or a timedelta. It is shorter than any
+            jitter: a message is due up to this long after its tick: seconds, or a timedelta. It is shorter than any
                 period.
             missed: ticks that could not fire for 60 seconds: make up for "none", the "last", or "all" (at most the
-                latest 100); or for so many of the latest.
+                latest 100); or for this many of the latest.
             overlap: "skip" a tick while a message of the recurrence waits or is held by a consumer; or "allow" it.
             headers: of each message, as for `Producer.schedule`.
             rank, group: of each message, as for `Producer.schedule`. In a fair topic of several partitions the group

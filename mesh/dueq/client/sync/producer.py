@@ -113,8 +113,8 @@ class Producer:
             group: of a fair topic: whose turn it takes, such as "acme.reports", at most 255 bytes of UTF-8.
             headers: what is to be known of it beside the payload, such as {"content_type": "application/json"}: at
                 most 64 texts, of together at most 16 KiB (3 bytes for each count, too).
-            window: it may be due up to so many seconds later, at most 7 days: the mesh chooses an instant at which few
-                other messages are due. `first_instant` of the id says which.
+            window: it may be due up to this many seconds later, at most 7 days: the mesh chooses an instant at which
+                few other messages are due. `first_instant` of the id says which.
             expires: from this instant on, given as `due`, it is not delivered any more; the topic's `expired` says what
                 becomes of it. None: never.
             max_attempts: how often it is delivered before it is dead, 1 to 65,535; None: as the topic says.
@@ -223,7 +223,7 @@ class Producer:
             headers: one mapping per payload (None: it has none), or a single one for all.
             expires: as in `schedule`: one per payload (None: never), or a single one for all.
             max_attempts: as in `schedule`: one per payload (None: as the topic says), or a single one for all.
-            window: each may be due up to so many seconds later, as in `schedule`.
+            window: each may be due up to this many seconds later, as in `schedule`.
             on_duplicate: as in `schedule`, for all rows.
             job: of `Client.begin_job`: the messages belong to it.
             timeout: seconds; with an iterator of payloads, for each request.
@@ -302,7 +302,7 @@ class Producer:
             headers: one mapping per payload (None: it has none), or a single one for all.
             expires: as in `schedule`: one per payload (None: never), or a single one for all.
             max_attempts: as in `schedule`: one per payload (None: as the topic says), or a single one for all.
-            window: each may be due up to so many seconds later, as in `schedule`.
+            window: each may be due up to this many seconds later, as in `schedule`.
             on_duplicate: as in `schedule`, for all rows.
             job: of `Client.begin_job`: the messages belong to it.
             in_flight: requests in flight at once, 1–64.

@@ -44,7 +44,7 @@ class Stream:
         job: the key and until when it is hidden.
         in_flight: requests under way at once, 1–64.
         timeout: seconds for each request.
-        window: each row may be due up to so much later.
+        window: each row may be due up to this much later.
         on_duplicate: what is done about unique keys that name messages already.
     """
 

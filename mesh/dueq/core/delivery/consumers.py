@@ -36,7 +36,7 @@ LAPSE_US: Final = 500_000
 RUN_ROWS: Final = 8
 """Most rows due in one millisecond that go to one consumer before it is another's turn."""
 BACKLOG_RUNS: Final = 4
-"""Runs are longer where each session in line would get more of them than so many in one millisecond."""
+"""Runs are longer where each session in line would get more of them than this many in one millisecond."""
 
 
 class SentPush(NamedTuple):
@@ -162,7 +162,7 @@ class Deal(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """Who gets what is due in one millisecond, and how many rows more before another does."""
+    """The session that gets what is due in one millisecond, and how many rows more before another does."""
 
     session: ConsumerSession
     left: int

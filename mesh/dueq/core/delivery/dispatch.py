@@ -55,7 +55,7 @@ LOOK_US: Final = 20_000
 TICK_US: Final = 50_000
 """Longest time between two ticks while messages are pushed."""
 SAFETY_US: Final = 100_000
-"""Work that something else holds up is looked at again so often, whatever happens."""
+"""How often work that something else holds up is looked at again, whatever happens."""
 WAITING_MAX: Final = 4096
 """Most waiting messages that are counted for a ConsumerReply."""
 

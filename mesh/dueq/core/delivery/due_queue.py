@@ -31,7 +31,7 @@ NEVER_MS: Final = 1 << 62
 SPARE_PLACES: Final = 256
 """Dead places that are always allowed, so that a small heap is not rebuilt again and again."""
 SORTED_PLACES: Final = 4096
-"""Up to so many places are kept sorted. Of more, a few that are added are pushed into the heap."""
+"""Up to this many places are kept sorted. Of more, a few that are added are pushed into the heap."""
 _SORTED_AT_ONCE: Final = 16
 """More new places than this are sorted in only if they are in order."""
 WAITING: Final = int(State.WAITING)
@@ -105,7 +105,7 @@ class DueQueue:
 
         Args:
             until_ms: the latest instant, inclusive.
-            limit: at most so many.
+            limit: at most this many.
             taken: keys that are spoken for although the timeline does not show it yet.
             again: not for the first time in this turn; all repeats of what comes out go with it.
 

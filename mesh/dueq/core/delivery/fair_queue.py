@@ -78,7 +78,7 @@ class FairQueue:
 
     @property
     def guide(self) -> Guide:
-        """Who tells the window whose turn it is."""
+        """Tells the window whose turn it is."""
         return self
 
     @property
@@ -231,7 +231,7 @@ class FairQueue:
             self._wake_at(at, number)
 
     def _wake(self, until_ms: int, most: int) -> None:
-        """Let messages be ready that wait until then: all of a group at once, of so many groups."""
+        """Let messages be ready that wait until then: all of a group at once, of this many groups."""
         self.until_ms = max(self.until_ms, until_ms)
         bound = (until_ms + 1) << KEY_BITS + RANK_BITS
         for _ in range(most):

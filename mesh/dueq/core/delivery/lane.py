@@ -429,7 +429,7 @@ class Lane:
 
         Args:
             until_ms: the latest instant, inclusive.
-            limit: at most so many.
+            limit: at most this many.
             again: not for the first time in this turn.
         """
         entries = self.queue.pop(until_ms, limit, self.leases.slot_of.keys(), again=again)

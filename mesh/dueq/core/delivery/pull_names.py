@@ -1,4 +1,4 @@
-"""Who pulls by a name: of all that do, the last one goes on.
+"""Pulls by a name: of all that use one name, the last one goes on.
 
 The last one is the one with the largest `life`; or, where one of them says none, the one that came last. What a holder
 has is brought to whoever pulls as that holder, so an earlier one that asks again must not get what the last one works

@@ -25,7 +25,7 @@ class TokenBucket:
         self._at_us = 0
 
     def configure(self, per_second: float, burst: int, now: Now) -> None:
-        """Let so many tokens a second come in, at most `burst` at once (0: as many as in a second); 0: no limit."""
+        """Let this many tokens a second come in, at most `burst` at once (0: as many as in a second); 0: no limit."""
         rate, burst = round(per_second * 1000), burst or ceil(per_second)
         if (rate, burst) == (self._rate, self._burst):
             return
@@ -51,6 +51,6 @@ class TokenBucket:
         self._level -= count * _WHOLE if self._rate else 0
 
     def next_us(self, now: Now, spoken_for: int = 0) -> int:
-        """Return when there is one token more than so many (mono); it must be limited, and have no more now."""
+        """Return when there is one token more than this many (mono); it must be limited, and have no more now."""
         wanted = (spoken_for + 1) * _WHOLE
         return max(self._at_us + -(-(wanted - self._level) // self._rate), now.mono_us)

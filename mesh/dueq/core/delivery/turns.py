@@ -33,7 +33,7 @@ class WaitingQueue(Protocol):
 
     @property
     def guide(self) -> Guide | None:
-        """Who tells the window whose turn it is; None: the kind has no turns."""
+        """Tells the window whose turn it is; None: the kind has no turns."""
         ...
 
     @property
@@ -60,7 +60,7 @@ class WaitingQueue(Protocol):
 
         Args:
             until_ms: the latest instant, inclusive.
-            limit: at most so many.
+            limit: at most this many.
             taken: keys that are spoken for although the timeline does not show it yet.
             again: it was asked in this turn before: what came out then is spoken for, too.
         """

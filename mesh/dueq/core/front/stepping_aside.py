@@ -13,7 +13,7 @@ from dueq.core.turn.mesh_time import MeshTime
 from dueq.instant import Now
 
 _UNREADABLE_US: Final = 600_000_000
-"""After a partition was handed over for a payload that cannot be read, it is not handed over again for so long."""
+"""After a partition was handed over for a payload that cannot be read, it is not handed over again for this long."""
 
 
 class SteppingAside:

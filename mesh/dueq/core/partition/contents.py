@@ -96,7 +96,7 @@ class Contents:
         return self._partition.timeline.recurrences.get(name)
 
     def recurrences_after(self, name: str, count: int) -> list[Recurrence]:
-        """Return the next recurrences by name after this one, at most so many."""
+        """Return the next recurrences by name after this one, at most this many."""
         return self._partition.timeline.recurrences.after(name, count)
 
     def body_bytes(self, name: bytes) -> int:

@@ -66,7 +66,7 @@ class DeadLetters:
         return False
 
     def _wait(self, wait_ms: int, now: Now) -> None:
-        """Look again after so long, or sooner: the topic may be changed, and clocks go wrong."""
+        """Look again after this long, or sooner: the topic may be changed, and clocks go wrong."""
         at_us = now.mono_us + min(max(wait_ms, 0), DEAD_LOOK_MS) * 1000
         if self._look_at_us is None or at_us < self._look_at_us:
             self._look_at_us = at_us

@@ -50,7 +50,7 @@ _LOOK_AGAIN_US: Final = 30_000_000
 _NEVER_HELD: Final = 0, -1
 _BUSY_MS: Final = 20
 _NO_RULES_MS: Final = 60_000
-"""A recurrence whose instants cannot be computed is looked at again after so long."""
+"""A recurrence whose instants cannot be computed is looked at again after this long."""
 _Row = tuple[Recurrence, int, int, int]
 """Of a FIRE: the recurrence, tick, following tick and due."""
 

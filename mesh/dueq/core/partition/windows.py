@@ -25,7 +25,7 @@ PLANS_MAX: Final = 8
 ALIKE_MAX: Final = 8
 """Different windows of one record that are looked at; where there are more, chance spreads them."""
 KEPT_MS: Final = 10_000
-"""What was counted is counted anew after so long."""
+"""What was counted is counted anew after this long."""
 
 _Loads = npt.NDArray[np.float64]
 

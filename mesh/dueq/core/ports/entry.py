@@ -96,7 +96,7 @@ NO_ENTRIES: Final[Entries] = np.empty(0, ENTRY)
 
 
 def of_width(size: int) -> np.dtype[Any]:
-    """Return the type of rows of so many bytes."""
+    """Return the type of rows of this many bytes."""
     return _OF_WIDTH[size]
 
 
@@ -170,7 +170,7 @@ def unpacked(rows: list[bytes]) -> Entries:
 
 
 def is_known(size: int) -> bool:
-    """Whether this build knows all of a packed row of so many bytes."""
+    """Whether this build knows all of a packed row of this many bytes."""
     return ENTRY.itemsize <= size <= FULL.itemsize and size % 8 == 0
 
 

@@ -280,7 +280,7 @@ class ScanIndex:
     more: tuple[tuple[bytes, int, int], ...] = ()
     """Classes to read after it, ascending, each with wait_at and key of the position."""
     each: int = 0
-    """At most so many entries of one class; 0: no fewer than `limit`."""
+    """At most this many entries of one class; 0: no fewer than `limit`."""
     onward: bool = False
     """The classes that follow on the disk are read, too, as far as `limit` and `limits.SCAN_CLASSES_MAX` allow."""
     dead: bool = False

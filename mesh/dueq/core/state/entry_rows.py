@@ -24,7 +24,7 @@ class EntryRows:
         self.rows: Entries = from_words(self._words)
 
     def resize(self, capacity: int) -> None:
-        """Have so many slots; new ones are zero."""
+        """Have this many slots; new ones are zero."""
         words = np.zeros((capacity, self._words.shape[1]), "<u8")  # what is not used yet takes no memory
         words[: len(self._words)] = self._words
         self._renew(words)

@@ -21,7 +21,7 @@ FAR_MS = 400 * DAY_HOURS * HOUR_MS
 
 _HOUR = np.uint64(HOUR_MS)
 _HOURS_COUNTED = 1024
-"""Up to so many consecutive hours are counted in one array. A longer span is sorted by hour instead."""
+"""Up to this many consecutive hours are counted in one array. A longer span is sorted by hour instead."""
 _NOT_FAR = np.uint8(0xFF ^ FLAG_FAR)
 
 

@@ -184,7 +184,7 @@ class GroupTable:
         return group.name if group is not None else None
 
     def after(self, name: str, limit: int) -> list[Group]:
-        """Return the next groups by name after a name, at most so many; forgotten ones are not among them."""
+        """Return the next groups by name after a name, at most this many; forgotten ones are not among them."""
         names = self.by_name.irange(name, inclusive=(False, True))
         groups: list[Group] = []
         for each in names:

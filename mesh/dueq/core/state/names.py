@@ -308,7 +308,7 @@ class Names:
         self._born_count += len(fresh.hashes)
 
     def end(self, rows: Entries, remember_ms: int) -> None:
-        """Let go of the keys of live messages that end; remembered for so long, by the partition's age."""
+        """Let go of the keys of live messages that end; remembered for this long, by the partition's age."""
         hashes = hashes_of(rows["key_high"], rows["key_low"])
         if not remember_ms:
             for digest in hashes:

@@ -77,7 +77,7 @@ class Pass:
 
     @property
     def left(self) -> int:
-        """At most so many messages are still to be looked at."""
+        """At most this many messages are still to be looked at."""
         return max(self.total - self.done, 0) if self.state == PassState.RUNNING else 0
 
     def fields(self) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class RecurrenceTable:
         return found
 
     def after(self, name: str, count: int) -> list[Recurrence]:
-        """Return the next recurrences by name, at most so many."""
+        """Return the next recurrences by name, at most this many."""
         names: Iterator[str] = self._by_name.irange(name, None, (False, False))
         return [self._by_name[name] for name in islice(names, count)]
 

@@ -26,7 +26,7 @@ from dueq_codecs.records import U16, U64
 Column = npt.NDArray[Any]
 
 FEW: Final = 4
-"""Up to so many rows, plain Python is quicker than numpy."""
+"""Up to this many rows, plain Python is quicker than numpy."""
 CAPACITY_MIN = 32
 
 

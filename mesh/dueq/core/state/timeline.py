@@ -101,7 +101,7 @@ class Timeline:
                 decides about.
             order: of the topic's messages.
             build_level: the largest version of a record that can be applied.
-            small_rows_max: up to so many rows of a record are applied one by one (see `small`).
+            small_rows_max: up to this many rows of a record are applied one by one (see `small`).
 
         Raises:
             UnknownVersion: a newer build wrote the checkpoint.

@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
     spots: list[tuple[int, Position]]
     """Classes, ascending, each with the position behind which to read."""
     each: int
-    """At most so many rows of each; 0: as many as there is room for."""
+    """At most this many rows of each; 0: as many as there is room for."""
     onward: bool
     """The classes behind the last one, too."""
 
@@ -49,14 +49,14 @@ class Looked(NamedTuple):
 
 
 class Guide(Protocol):
-    """Who knows whose turn it is: the leader's queue."""
+    """Knows whose turn it is: the leader's queue."""
 
     def hungry(self, runway: int, most: int) -> list[tuple[int, int]]:
         """Return what should be read for the next turns.
 
         Args:
             runway: so many turns ahead.
-            most: at most so many classes.
+            most: at most this many classes.
 
         Returns:
             Classes in the order of turns, each with the number of rows that its turn takes.

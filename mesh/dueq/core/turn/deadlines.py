@@ -42,7 +42,7 @@ class Deadlines(Generic[Name]):
         return None
 
     def take_due(self, now_us: int, most: int | None = None) -> list[Name]:
-        """Remove and return the names whose deadline has come, the earliest first; at most so many."""
+        """Remove and return the names whose deadline has come, the earliest first; at most this many."""
         due: list[Name] = []
         while (most is None or len(due) < most) and (at_us := self.next_us()) is not None and at_us <= now_us:
             name = heappop(self._heap)[1]

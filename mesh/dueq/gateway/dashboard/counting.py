@@ -2,7 +2,7 @@
 
 A broker has the soonest messages of a partition in memory, and knows of later ones how many wait in each hour. A
 million messages at one second are more than that, so what an open page shows of them is counted in the index: of one
-topic at a time, of so many messages at most, and with rests in between.
+topic at a time, of this many messages at most, and with rests in between.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _APART_MS: Final = 5_000
 """No topic is counted sooner after another one."""
 _PATIENCE_S: Final = 20.0
 _REST: Final = 20
-"""No topic is counted before so many times the length of the last count is over."""
+"""No topic is counted before this many times the length of the last count is over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _PATIENCE_S: Final = 1.6
 _PATIENCE_S_MAX: Final = 20.0
 _QUICK_S: Final = 0.4
 _REST: Final = 4
-"""A look is followed by a rest of so many times its length."""
+"""A look is followed by a rest of this many times its length."""
 _FULLEST_EVERY: Final = 5
 """Looks between two forecasts of the fullest topics."""
 _LINGER_S: Final = 5.0
@@ -173,7 +173,7 @@ class Feed:
         await self._within(pause_s - quiet_s)
 
     async def _within(self, seconds: float) -> None:
-        """Wait for so long, or until somebody is in a hurry."""
+        """Wait for this long, or until somebody is in a hurry."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._soon.wait()

@@ -106,7 +106,7 @@ class Merged:
     async def _part(
         self, client: AsyncClient, info: TopicInfo, cursor: str, width: int, limit: int
     ) -> tuple[list[ScheduledMessage], str | None]:
-        """Return messages of so many partitions, and where to go on."""
+        """Return messages of this many partitions, and where to go on."""
         at = _Cursor.of(cursor) if cursor else _Cursor()
         width = min(width, info.partitions - at.first)
         if width <= 0:

@@ -121,7 +121,7 @@ async def seconds(
     start: Annotated[int, Query(alias="from", ge=0, le=limits.DUE_MS_MAX)],
     length: Annotated[int, Query(alias="seconds", ge=1, le=limits.FORECAST_SECONDS_MAX)],
 ) -> dict[str, Any]:
-    """What waits until each second of an interval, counted one by one, of so many messages at most."""
+    """What waits until each second of an interval, counted one by one, of this many messages at most."""
     found = await service.client.connection.follow(
         surveys.seconds(topic, start, length, limits.DASHBOARD_COUNTED_MAX), None
     )
@@ -149,7 +149,7 @@ async def _whole(client: AsyncClient, found: MessageState) -> dict[str, Any]:
 
 
 def _lease(found: MessageState) -> dict[str, Any]:
-    """Who has it and until when, and the token by which it can be taken back; none while it waits."""
+    """Its consumer, the end of the lease, and the token by which it can be taken back; none while it waits."""
     return {"holder": found.holder, "lease_ends": found.lease_ends, "token": str(found.token or "")}
 
 

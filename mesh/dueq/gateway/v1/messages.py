@@ -57,7 +57,7 @@ class AskedMessage(SharingContent):
         default=None, description="What is to be known of it beside the payload."
     )
     window: Duration | None = Field(
-        default=None, description="It may be due up to so much later, when few others are; at most 7 days."
+        default=None, description="It may be due up to this much later, when few others are; at most 7 days."
     )
     expires: Instant | None = Field(
         default=None, description="From this instant on it is not delivered any more; never."

@@ -76,7 +76,7 @@ class PassAnswer(Answer):
     )
     done: int
     skipped: dict[str, int] = Field(description="Messages that were left alone, by the reason.")
-    left: int = Field(description="At most so many are still to be looked at.")
+    left: int = Field(description="At most this many are still to be looked at.")
     ended: bool
 
 
@@ -90,7 +90,7 @@ class Redrive(Asked):
     """Which dead messages wait again, and when."""
 
     filter: AskedFilter = Field(default_factory=AskedFilter)
-    spread: Duration | None = Field(default=None, description="Evenly over so long from now on; at once.")
+    spread: Duration | None = Field(default=None, description="Evenly over this long from now on; at once.")
     name: PassName | None = None
 
 

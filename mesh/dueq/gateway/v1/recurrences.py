@@ -33,7 +33,7 @@ class Terms(SharingContent):
     start: Instant | None = Field(default=None, description="No tick before it.")
     end: Instant | None = Field(default=None, description="No tick at it or after it.")
     jitter: Duration | None = Field(
-        default=None, description="A message is due up to so long after its tick."
+        default=None, description="A message is due up to this long after its tick."
     )
     missed: Missed | None = Field(
         default=None, description="How many missed ticks are made up for; the last."

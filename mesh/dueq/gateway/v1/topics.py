@@ -36,7 +36,7 @@ class AskedBackoff(Asked):
         default=None,
         ge=0,
         le=DOUBLINGS_MAX,
-        description="After so many steps it grows by equal steps; never.",
+        description="After this many steps it grows by equal steps; never.",
     )
 
 

@@ -88,7 +88,7 @@ class Worker:
         self._paused = endpoint.paused
 
     async def stop(self, drain_s: float) -> None:
-        """Begin no more requests, let those under way end within so many seconds, then give everything back.
+        """Begin no more requests, let those under way end within this many seconds, then give everything back.
 
         What has ended it before, if anything has, is logged.
         """

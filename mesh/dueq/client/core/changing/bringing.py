@@ -27,7 +27,7 @@ def body_part(
     done: Callable[[Part], None],
     grace_ms: int | None = None,
 ) -> Part:
-    """Return the part that brings a body, or keeps one that is there; with `grace_ms` for so long."""
+    """Return the part that brings a body, or keeps one that is there; with `grace_ms` for this long."""
     brings = grace_ms is None and isinstance(body, SharedBody)
     size: U32 = np.array([body.size] if brings else [], np.uint32)
     crc: U32 = np.array([body.crc] if brings else [], np.uint32)

@@ -35,7 +35,7 @@ from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerRe
 from dueq_codecs.records import RecordKind
 
 SILENCE_US: Final = 1_000_000
-"""A leader that has not answered for so long is asked again, or left out."""
+"""A leader that has not answered for this long is asked again, or left out."""
 PATIENCE_US: Final = 3_000_000
 """The same for one that has said that it waits, after its time."""
 MISSING_US: Final = 50_000
@@ -283,7 +283,7 @@ class Pulling:
                     self._ask(pulling, asked)
 
     def topic_changed(self, topic: Topic) -> None:
-        """Who leads is known anew."""
+        """The leaders are known anew."""
         self._waiting.topic_changed(topic)
 
     def topic_gone(self, name: str, error: DueqError) -> None:

@@ -31,7 +31,7 @@ HURRY_US: Final = limits.CONSUMER_BEAT_MS * 1000
 TROUBLED: Final = 4
 """How many times leaders are asked for after trouble."""
 LOOK: Final = 4
-"""Otherwise they are asked for once in so many times."""
+"""Otherwise they are asked for once in this many times."""
 LONGEST_US: Final = limits.PULL_WAIT_MS * 1000
 KEPT_US: Final = 5_000_000
 """How late an answer may come."""

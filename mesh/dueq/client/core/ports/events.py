@@ -241,7 +241,7 @@ class Insert:
         job, job_until: what the rows belong to, and the instant by which that must be committed; empty and 0: neither.
         rank: of each row; empty: all are 0.
         group: place of each row's group in `groups`; empty: there are none.
-        window: each row may be due up to so much later, ms; empty: none may.
+        window: each row may be due up to this much later, ms; empty: none may.
         expires, attempts_max: how each row ends, 0: as the topic says; empty: all do so.
         shared: each payload goes on with it; `payloads` have what comes before, `size` and `crc` are of the whole.
         on_duplicate: what is done about unique keys that name messages already; NONE: the usual.

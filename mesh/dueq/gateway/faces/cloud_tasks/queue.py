@@ -74,7 +74,7 @@ class Retry:
         attempts: how often it is sent at most; -1: without limit.
         duration_ms: it is sent again for so long, though it has been sent so often; 0: no such limit.
         least_ms, most_ms: the first delay, and the longest.
-        doublings: after so many steps the delay grows by equal steps.
+        doublings: after this many steps the delay grows by equal steps.
     """
 
     attempts: int = 100
@@ -84,7 +84,7 @@ class Retry:
     doublings: int = 16
 
     def delay_ms(self, failures: int) -> int:
-        """Return how long a task waits after so many failures (1 or more): it doubles, then grows by equal steps.
+        """Return how long a task waits after this many failures (1 or more): it doubles, then grows by equal steps.
 
         The source is the documentation of Cloud Tasks' RetryConfig.
         """

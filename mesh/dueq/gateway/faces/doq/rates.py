@@ -8,7 +8,7 @@ from typing import Final
 
 _SECONDS: Final = 10
 _QUEUES_MAX: Final = 1000
-"""Of so many queues, those that were used last, rates are known."""
+"""Of this many queues, those that were used last, rates are known."""
 DONE: Final = ("enqueue", "dequeue", "ack", "nack")
 
 
