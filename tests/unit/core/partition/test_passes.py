@@ -1,0 +1,97 @@
+"""Care for passes: when the index is gone through once more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dueq.core.partition import passes
+from dueq.core.partition.passes import Passes
+from dueq.core.ports.entry import NO_ENTRIES, Entries
+from dueq.core.state.applied import Applied
+from dueq.core.state.pass_table import Pass
+from dueq.instant import Now
+from dueq.limits import PASS_WALKS_MAX
+from dueq_codecs.records import Record, RecordKind
+
+UID = 1
+Then = Callable[[Entries, Now], None]
+
+
+def at(ms: int) -> Now:
+    return Now(ms * 1000, ms * 1000)
+
+
+class Led:
+    """A led partition with one pass, and an index of one page in which nothing waits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.uid, self.serving = UID, True
+        running = Pass("p", 5, {"do": "cancel", "filter": {"state": "waiting"}}, 3)
+        table = SimpleNamespace(running=running)
+        self.timeline = SimpleNamespace(passes=table, applied=5, leased=lambda: NO_ENTRIES)
+        self.checkpoints = SimpleNamespace(after=lambda then, now: then(frozenset(), now))
+        self.ways = 0
+        self.pages: list[Then] = []
+        self.proposed: list[Record] = []
+        monkeypatch.setattr(passes, "FilteredWalk", lambda *_: Walk(self))
+        context: Any = self
+        self.care = Passes(context, context)
+        self.care.begin(at(1))
+
+    def attend(self, uid: int) -> None:
+        """It is ticked by the test."""
+
+    def propose(self, record: Record, now: Now) -> int:
+        self.proposed.append(record)
+        return 100
+
+    def look(self, *applied: RecordKind) -> None:
+        """Go through the index; these records are applied meanwhile."""
+        self.care.tick(at(2))
+        for sequence, kind in enumerate(applied, 50):
+            self.care.applied(Record(kind, UID, sequence, 1, 0), Applied(), at(2))
+        self.pages.pop(0)(NO_ENTRIES, at(3))
+
+
+class Walk:
+    def __init__(self, led: Led) -> None:
+        self._led = led
+        self.ended, self.looked = False, 0
+
+    def read(self, then: Then) -> None:
+        self._led.ways += 1
+        self.ended = True
+        self._led.pages.append(then)
+
+    def choose(self, entries: Entries, then: Then, now: Now) -> None:
+        then(entries, now)
+
+
+def test_a_pass_ends_after_one_way_if_nothing_was_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    led = Led(monkeypatch)
+    led.look(RecordKind.INSERT, RecordKind.LEASE, RecordKind.ACK)
+    [record] = led.proposed
+    assert (led.ways, json.loads(record.document)) == (1, {"do": "end", "skipped": {}})
+
+
+@pytest.mark.parametrize("kind", [RecordKind.NACK, RecordKind.RELEASE, RecordKind.EXPIRE], ids=str)
+def test_what_was_given_back_meanwhile_is_looked_for(
+    kind: RecordKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    led = Led(monkeypatch)
+    led.look(kind)
+    assert (led.ways, led.proposed) == (2, [])
+    led.look()
+    assert (led.ways, len(led.proposed)) == (2, 1)
+
+
+def test_it_ends_however_much_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    led = Led(monkeypatch)
+    for _ in range(PASS_WALKS_MAX):
+        led.look(RecordKind.EXPIRE)
+    assert (led.ways, len(led.proposed)) == (PASS_WALKS_MAX, 1)
