@@ -455,6 +455,11 @@ def test_rows_have_ranks_and_groups_and_these_say_where_they_go(mesh: LocalMesh,
     wanted = {payload: (rank, group or "") for _, payload, rank, group in rows}
     homes = Counter(home_of_group(group, 3) for *_, group in rows if group)
     assert all(report.per_partition[home] >= count for home, count in homes.items())
+    waiting = spark.read.format("dueq").options(
+        topic="shared", endpoints=",".join(mesh.endpoints), payloads="true"
+    )
+    shown = waiting.load().select("payload", "rank", "group").collect()
+    assert {bytes(row.payload).decode(): (row.rank, row.group or "") for row in shown} == wanted
     assert ranked(mesh, 600) == wanted
     (frame.withColumnRenamed("urgency", "rank").withColumnRenamed("tenant", "group").write.format("dueq")
      .options(topic="shared", endpoints=",".join(mesh.endpoints)).mode("append").save())  # fmt: skip
