@@ -33,7 +33,7 @@ RECURRING: Final = (
             ),
         ),
         seeds=96,
-        finders=(12,),
+        finders=(4,),
     ),
     Bug(
         "new-leader-looks-at-none",

@@ -129,7 +129,7 @@ TOPICS: Final = (
                 "if False:",
             ),
         ),
-        seeds=178,
-        finders=(177,),
+        seeds=54,
+        finders=(17,),
     ),
 )
