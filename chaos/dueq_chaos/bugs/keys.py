@@ -40,6 +40,20 @@ KEYS: Final = (
         finders=(19, 55, 87),
     ),
     Bug(
+        "new-keys-not-saved",
+        "A checkpoint leaves out the new keys that nothing has happened to, so the disk does not know them.",
+        "a fast path for bulk inserts that skips the unique index",
+        (
+            change(
+                "core.state.names:Names.changed_rows",
+                "for fresh in self._born if not fresh.touched",
+                "for fresh in self._born[:0] if not fresh.touched",
+            ),
+        ),
+        seeds=60,
+        finders=(51,),
+    ),
+    Bug(
         "sweep-takes-a-live-key",
         "A remembered key that is taken again is swept as if it were still only remembered.",
         "a time to live that outlives the value",
