@@ -79,7 +79,7 @@ RECURRING: Final = (
     ),
     Bug(
         "course-not-saved",
-        "A checkpoint has no row of a recurrence that has fired.",
+        "A checkpoint has no row of a recurrence that has fired, or whose messages have begun or ended.",
         "a cursor that is written when it is made, and never again",
         (
             change(
@@ -87,9 +87,14 @@ RECURRING: Final = (
                 "self._changed[recurrence.name] = None",
                 "pass",
             ),
+            change(
+                "core.state.recurrence_table:RecurrenceTable.count",
+                "self._changed[recurrence.name] = None",
+                "pass",
+            ),
         ),
-        seeds=96,
-        finders=(27,),
+        seeds=24,
+        finders=(4,),
     ),
     Bug(
         "resumed-where-it-was-paused",
