@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,11 +38,10 @@ class Caller:
         return found
 
     def _answer(self, method: str, path: str, body: Any, headers: dict[str, str], whole: bool = False) -> Any:
-        connection = HTTPConnection(self.address, timeout=60)
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        connection.close()
+        with closing(HTTPConnection(self.address, timeout=60)) as connection:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            text = answer.read().decode()
         kind = answer.headers.get_content_type()
         if kind == "application/x-ndjson":
             document: Any = [json.loads(line) for line in text.splitlines()]
