@@ -161,6 +161,7 @@ class TopicDispatcher:
             from_us = np.maximum(due_us, partition.leases_from_us)
             deadline_us = from_us + leased["lease_ms"].astype(np.int64) * 1000
             lane.leases.add(leased, owners, leased["token"], Phase.PUSHED, deadline_us)
+            lane.inherited_until = int(leased["token"].max())
             lane.touch(int(deadline_us.min()))
         self._dirty = True
 

@@ -149,6 +149,7 @@ class Lane:
         partition: the partition.
         queue: its waiting messages.
         leases: its leases.
+        inherited_until: tokens up to this one were given by earlier leaders.
         act_us: (mono) no lease must be ended before this instant.
         tokens: how many may be leased by the topic's rate.
         group_rates: how many of each limited group.
@@ -162,6 +163,7 @@ class Lane:
         self.group_rates = GroupRates()
         self.queue = turns.queue(partition.timeline, self.leases, self.group_rates)
         self.prepared = Prepared(self.uid, self.leases)
+        self.inherited_until = 0
         self.act_us = NEVER_US
         self.tokens = TokenBucket()
         self._pending: list[_Batch] = []

@@ -17,6 +17,7 @@ from dueq.core.delivery.renewals import Renewals
 from dueq.core.delivery.replies import Replies
 from dueq.core.delivery.resending import Resending
 from dueq.core.ports.events import Route
+from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
 from dueq_codecs.messages import BrokerMessage, Code, ConsumerAction, ConsumerFrame, Push
 
@@ -96,10 +97,19 @@ class Sessions:
             session.begin_attach(frame)
             if frame.detached:
                 self._lifetimes.adopt(session)
-            renews = is_new_life or self._renewals.has(session)
-            again = self._renewals.want if renews else self._resending.push_again
+            again = self._resending.push_again
+            if is_new_life or self._renewals.has(session):
+                again = self._renewals.want
+            elif session.life:
+                again = self._push_again
             self._resending.settle_held(session, frame, again)
         self._heard(session, frame, now)
+
+    def _push_again(self, lane: Lane, slots: Slots) -> None:
+        """Push again what left for this process; what was inherited may have left for another of its name."""
+        inherited = lane.leases.token[slots] <= lane.inherited_until
+        self._renewals.want(lane, slots[inherited])
+        self._resending.push_again(lane, slots[~inherited])
 
     def _other_life(self, session: ConsumerSession, route: Route, frame: ConsumerFrame, now: Now) -> None:
         """Another process of the same name: the newer one wins, once the older has said goodbye or is gone."""

@@ -117,6 +117,23 @@ def test_leases_that_were_inherited_are_renewed_but_those_that_are_listed(aside:
     assert push.token[0] != token
 
 
+def test_what_is_inherited_after_the_newer_life_has_attached_is_renewed() -> None:
+    """It holds another partition's session already: who had the leases of this one is not known."""
+    earlier, before, keys = pushed()
+    stage = Stage()
+    stage.dispatcher.unlead(1, at(20))
+    stage.attach(20, life=9, attach=10, route=NEW)
+    stage.leds[1] = earlier.leds[1]
+    stage.dispatcher.lead(stage.leds[1], at(25))
+    stage.attach(30, life=9, attach=11, route=NEW, held=[(1, keys[0], int(before.token[0]))])
+    (push,) = stage.run(30)
+    assert keys_in(push) == keys[1:]
+    assert push.token[0] != before.token[1]
+    stage.attach(40, life=9, attach=12, route=NEW, held=[(1, keys[0], int(before.token[0]))])
+    (again,) = stage.run(40)
+    assert (keys_in(again), again.token.tolist()) == (keys[1:], push.token.tolist())
+
+
 @pytest.mark.parametrize("most", [1, 2])
 def test_what_was_at_its_last_attempt_is_not_renewed(most: int) -> None:
     stage, _, _ = pushed(1)
