@@ -59,6 +59,8 @@ class Fates:
         self._changed: dict[str, set[int]] = {}
         self._touched: dict[int, int] = {}
         """The last record that names each message."""
+        self._hidden: dict[str, set[int]] = {}
+        """The jobs that were undecided when a pass began, by its name: it need not meet their messages."""
         self._retention_ms = TopicSettings().dead_retention_ms
 
     def of(self, key: int) -> Fate:
@@ -85,6 +87,8 @@ class Fates:
                 self._retention_ms, _setting(naive, "dead_retention_ms", self._retention_ms)
             )
         if record.kind == RecordKind.PASS:
+            undecided = {number for number, job in naive.jobs.by_number.items() if job.state == JobState.OPEN}
+            self._hidden.setdefault(record.name, undecided)
             return self._left_behind(record, naive)
         killed = {
             key
@@ -164,7 +168,7 @@ class Fates:
     def _left_behind(self, record: Record, naive: Naive) -> str:
         """Say what a pass has left that ends here: what it is about, and no record has named since it began.
 
-        What expires before its new instant is left as it is.
+        What expires before its new instant is left as it is, and what was revealed while it went on may be.
         """
         known = naive.passes.by_name.get(record.name)
         if known is None or json.loads(record.document)["do"] != "end" or known.state != PassState.ENDED:
@@ -172,6 +176,8 @@ class Fates:
         for key, entry in naive.live.items():
             untouched = self._touched.get(key, 0) < known.sequence
             may_expire = bool(entry.expires) and known.work["do"] in ("shift", "move")
+            if entry.job in self._hidden[record.name]:
+                continue
             if untouched and not may_expire and _is_about(known, entry, naive) and _is_free(naive, entry):
                 return f"the pass {record.name} ends, and has left {_spelt(key)}: {known.work}"
         return ""
