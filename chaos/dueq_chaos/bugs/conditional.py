@@ -1,4 +1,4 @@
-"""Planted bugs of windows, versions that are expected, and pulls."""
+"""Planted bugs of windows, versions that are expected, pulls, and leases that go to a newer process."""
 
 from __future__ import annotations
 
@@ -70,6 +70,29 @@ CONDITIONAL: Final = (
         ),
         seeds=1311,
         finders=(437,),
+    ),
+    Bug(
+        "old-tokens-for-a-new-process",
+        "The next process of a named consumer gets its leases under the tokens of the older process.",
+        "Kleppmann, How to do distributed locking (2016): a lock without fencing tokens",
+        (
+            change(
+                "core.delivery.sessions:Sessions._on_attach",
+                "if is_new_life or self._renewals.has(session):",
+                "if False:",
+            ),
+            change("core.delivery.sessions:Sessions._on_attach", "elif session.life:", "elif False:"),
+        ),
+        seeds=0,
+        finders=(86010027, 86010061, 86010156),
+    ),
+    Bug(
+        "inherited-tokens-for-a-new-process",
+        "The next process of a named consumer gets leases that its leader inherited later under their old tokens.",
+        "Kleppmann, How to do distributed locking (2016): a lock without fencing tokens",
+        (change("core.delivery.sessions:Sessions._on_attach", "elif session.life:", "elif False:"),),
+        seeds=0,
+        finders=(86010027, 86010061, 86010156),
     ),
     Bug(
         "silence-ends-detached-leases",

@@ -126,19 +126,6 @@ STAGED: Final = (
         finders=(16,),
     ),
     Bug(
-        "old-tokens-for-a-new-process",
-        "The next process of a named consumer gets its leases under the tokens of the older process.",
-        "Kleppmann, How to do distributed locking (2016): a lock without fencing tokens",
-        (
-            change(
-                "core.delivery.sessions:Sessions._on_attach",
-                "renews = is_new_life or self._renewals.has(session)",
-                "renews = False",
-            ),
-        ),
-        seeds=0,
-    ),
-    Bug(
         "older-process-not-waited-for",
         "The next process of a named consumer gets its leases while the older process is attached.",
         "Kafka KIP-345: two members with one group.instance.id",
