@@ -47,6 +47,7 @@ class ConsumingUser:
             the last change of the weather, so that two equal answers mean that nothing has happened between.
         calm_from: of a partition: the first record that was made in the present fine weather; None: it is not fine.
         open: whether a consumer is open or being opened.
+        served_by_ms: (mesh time) until then its leaders may wait for an earlier process of its name.
         gone: the consumers that it has closed.
         name: its consumers have a name that outlives its processes, and this id; empty: they have none.
         detached: their leases outlive silence and goodbyes.
@@ -74,6 +75,7 @@ class ConsumingUser:
         self.deadly = Random(seed * 0x9E3779B1 + 59)
         self.heading = Random(seed * 0x9E3779B1 + 71)
         self.open = False
+        self.served_by_ms = 0
         self.gone: list[bytes] = []
         self.name, self.detached = name, detached
         self._closing = False
@@ -125,6 +127,7 @@ class ConsumingUser:
         life = self.client.world.wall_us if self.name else 0
         if life:
             self.history.begins(self._id, life)
+            self.served_by_ms = life // 1000 + limits.CONSUMER_SESSION_MS
         call = calls.open_consumer(
             self._id, self.topic, self.credit, limits.CONSUMER_CREDIT_BYTES, self.lease_ms, life, self.detached,
         )  # fmt: skip

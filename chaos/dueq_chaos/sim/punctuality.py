@@ -45,7 +45,7 @@ def unreceived(mesh: SimMesh, ledger: Ledger, consumers: list[ConsumingUser]) ->
             topic = topic_of[uid]
             if topic.settings.paused or mesh.silences.held_up(topic.name, given.stamp * 1000):
                 continue  # it is not pushed; or less than half of the lease may be left by now
-            since_ms = now_ms - max(given.stamp, int(entry["due"]))
+            since_ms = now_ms - max(given.stamp, int(entry["due"]), user.served_by_ms)
             if since_ms > _ARRIVES_MS:
                 wrong.append(
                     f"{name_of(key)}: leased to {user.client.name} under token {token} since {since_ms} ms,"
