@@ -8,6 +8,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
+from dueq_chaos.sim.often import is_often
+
 DEEDS: Final[dict[str, tuple[str, ...]]] = {
     "death": ("schedule mortal", "schedule mortal", "set endings", "redrive", "discard", "deadly habits"),
     "surgery": ("operate", "operate", "operate and fall"),
@@ -20,13 +22,14 @@ TOPICS: Final = ("timeline", "priority", "timeline", "fair")
 """Kinds of the topic, by turns."""
 _EVERY: Final = 16
 _AT: Final = (2, 5)
+_OFTEN_AT: Final = (1, 2, 3, 5, 9, 11)
 _FROM: Final = 256
-"""Of every so many seeds these, but for the first, whose storms find other things."""
+"""Of every so many seeds these, but for the first, whose storms find other things; where it is often, more of them."""
 
 
 def is_among(seed: int) -> bool:
     """Whether the seed has such users."""
-    return seed >= _FROM and seed % _EVERY in _AT
+    return seed >= _FROM and seed % _EVERY in (_OFTEN_AT if is_often(seed) else _AT)
 
 
 def topic_kind(seed: int) -> str:

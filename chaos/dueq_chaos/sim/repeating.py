@@ -12,6 +12,7 @@ from dueq.client.calls import Once
 from dueq.client.core.ports import effects
 from dueq.errors import DueqError
 from dueq_chaos.sim.claimed import ROW, Asked
+from dueq_chaos.sim.often import is_often
 
 if TYPE_CHECKING:
     from dueq_chaos.sim.sdk import SimClient
@@ -20,14 +21,15 @@ KINDS: Final = ("schedule once", "claim and schedule")
 _NAMES: Final = tuple(b"once-%d" % number for number in range(6))
 _CLAIM_US: Final = 10_000_000
 _EVERY: Final = 32
-_AT: Final = 11
+_AT: Final = (11,)
+_OFTEN_AT: Final = (1, 11, 16, 27)
 _FROM: Final = 256
-"""Of every so many seeds one, but for the first, whose storms find other things."""
+"""Of every so many seeds these, but for the first, whose storms find other things; where it is often, more of them."""
 
 
 def draw(seed: int, until_us: int) -> list[tuple[int, str, int]]:
     """Return when something of this is done, what, and the seed of the rest; from a stream of its own."""
-    if seed < _FROM or seed % _EVERY != _AT:
+    if seed < _FROM or seed % _EVERY not in (_OFTEN_AT if is_often(seed) else _AT):
         return []
     random = Random(seed * 0x27D4EB2F + 61)
     return [

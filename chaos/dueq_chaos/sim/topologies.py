@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from dueq_chaos.sim import deeds
+from dueq_chaos.sim.often import is_often
 
 _EVERY, _AT = 8, (6, 7)
 """Of every so many seeds these have a mesh of their own."""
 _RANKED_EVERY, _RANKED_AT, _RANKED_AT_OWN_MESH = 16, 9, 15
 """Of every so many seeds the topic of one is a priority topic, and some topics of another with a mesh of its own."""
-_KEYED_EVERY, _KEYED_AT = 32, (19, 23)
+_KEYED_EVERY, _KEYED_AT, _OFTEN_KEYED_AT = 32, (19, 23), (1, 11, 18, 19, 23, 25, 26)
 """Of every so many seeds the topics of these have unique keys; one of them has a mesh of its own."""
-_FAIR_EVERY, _FAIR_AT = 64, 35
-"""Of every so many seeds the topic of one is a fair topic."""
+_FAIR_EVERY, _FAIR_AT, _OFTEN_FAIR_AT = 64, (35,), (3, 21, 35, 38, 53)
+"""Of every so many seeds the topic of these is a fair topic."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def is_drawn(seed: int) -> bool:
 def draw_topology(seed: int, partitions: int) -> Topology:
     """Draw a mesh, whose topics may have unique keys; from a stream of its own (see `_drawn`)."""
     found = _drawn(seed, partitions)
-    if seed % _KEYED_EVERY not in _KEYED_AT:
+    if seed % _KEYED_EVERY not in (_OFTEN_KEYED_AT if is_often(seed) else _KEYED_AT):
         return found
     remember_ms = Random(seed * 0x9E3779B1 + 41).choice([0, 1_500, 60_000])
     keyed = (replace(shape, keys="unique", remember_ms=remember_ms) for shape in found.topics)
@@ -79,7 +80,8 @@ def _drawn(seed: int, partitions: int) -> Topology:
     """
     if not is_drawn(seed):
         kind = "priority" if seed % _RANKED_EVERY == _RANKED_AT else "timeline"
-        kind = "fair" if seed % _FAIR_EVERY == _FAIR_AT else kind
+        fair_at = _OFTEN_FAIR_AT if is_often(seed) else _FAIR_AT
+        kind = "fair" if seed % _FAIR_EVERY in fair_at else kind
         kind = deeds.topic_kind(seed) if deeds.is_among(seed) else kind
         return Topology(topics=(Shape(partitions, kind=kind),))
     random = Random(seed * 0x9E3779B1 + 21)
