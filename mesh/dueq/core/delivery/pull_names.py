@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from dueq.core.delivery.departed import Departed
 
-NAMES_MAX: Final = 4_096
+PULL_NAMES_MAX: Final = 4_096
 """Names whose last pull is remembered."""
 KEPT_US: Final = 60_000_000
 """How long after its end."""
@@ -63,7 +63,7 @@ class PullNames:
         if last is not None and last.pull != pull:
             self._followed.note(last.pull, _ALWAYS, now_us)
         self._last[holder] = _Last(pull, life, now_us)
-        if len(self._last) > NAMES_MAX:
+        if len(self._last) > PULL_NAMES_MAX:
             self._last.popitem(last=False)
 
     def ends(self, holder: bytes, pull: bytes, now_us: int) -> None:
