@@ -124,8 +124,6 @@ BODY_BYTES_MAX: Final = 224 << 10
 """Longest shared body: with key and headers before it, it is still no upload."""
 BODY_GRACE_MS: Final = 3_600_000
 """How long a body is kept that no message names, by the partition's age: from when it was put, kept or named last."""
-BODY_SWEEP_MS: Final = 60_000
-"""How long a partition with such a body stays without a record: then the leader makes one, so that it grows older."""
 
 # Jobs (in one partition)
 JOBS_MAX: Final = 4096

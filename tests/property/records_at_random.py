@@ -157,7 +157,6 @@ class Maker:
             ]
             record.expected = np.array(versions, np.uint64)
         by_leader = kind in BY_LEADER or (kind == RecordKind.FIRE and record.tick.any())
-        by_leader |= kind == RecordKind.BODY and not record.shared
         if not by_leader and not (kind in (RecordKind.JOB, *WORKING) and rng.random() < 0.3):
             self.request(record)
         elif kind in WORKING and self.level >= LEVEL_OF_KINDS and rng.random() < 0.7:
@@ -177,10 +176,8 @@ class Maker:
         return self.key_rng.choice(kept * 4 or [(BODIES[0], 8)])
 
     def bring(self, record: Record) -> None:
-        """Bring a shared body, keep one for longer or shorter, or let time pass."""
+        """Bring a shared body, or keep one for longer or shorter."""
         rng = self.rng
-        if rng.random() < 0.2:
-            return
         record.shared, record.shared_size = rng.choice(BODIES), rng.choice([7, 7, 7, 8])
         if rng.random() < 0.5:
             record.size = np.array([record.shared_size], np.uint32)

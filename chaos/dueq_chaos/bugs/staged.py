@@ -103,8 +103,8 @@ STAGED: Final = (
         "Kafka Streams: stream time passes by records only, so suppress() holds what is last until another comes",
         (
             change(
-                "core.partition.jobs:Jobs._grow_older",
-                "timeline.applied == self._partition.log_end",
+                "core.partition.ageing:Ageing.tick",
+                "self._partition.timeline.applied == self._partition.log_end",
                 "False",
             ),
         ),

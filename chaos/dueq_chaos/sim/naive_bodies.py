@@ -37,8 +37,6 @@ class NaiveBodies:
 
     def act(self, record: Record, age: int) -> tuple[Outcome, bool]:
         """Apply a BODY; returns its outcome, and whether what it brings is garbage."""
-        if not record.shared:
-            return Outcome.DONE, False
         known = self.by_name.get(record.shared)
         brings = len(record.size) > 0
         if known is None:

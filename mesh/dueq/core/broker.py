@@ -381,7 +381,7 @@ class BrokerCore:
         for uid in (
             *ctx.wake_ups.take_due(now.mono_us),
             *ctx.retention.take_due(now.mono_us),
-            *ctx.bodies.take_due(now.mono_us),
+            *ctx.ageing.take_due(now.mono_us),
         ):
             ctx.attend(uid)
         if not self._round:
@@ -490,7 +490,7 @@ class BrokerCore:
         self._ctx.checkpoints.set(uid, None)
         self._ctx.wake_ups.set(uid, None)
         self._ctx.retention.set(uid, None)
-        self._ctx.bodies.set(uid, None)
+        self._ctx.ageing.set(uid, None)
         self._ctx.touched.pop(uid, None)
         self._stepping_aside.forget(uid)
         self._routing.forget(uid)

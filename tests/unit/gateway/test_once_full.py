@@ -13,6 +13,7 @@ pytest.importorskip("fastapi")
 from fastapi import FastAPI
 
 from dueq import limits
+from dueq.core.state import keyed
 from dueq.gateway.app import create_app
 from dueq.gateway.service import Service
 from dueq.testing import amesh
@@ -55,5 +56,27 @@ def test_a_full_table_is_said_and_nothing_is_scheduled(monkeypatch: pytest.Monke
             assert "keeps 2 unique keys, and may keep 2" in problem["detail"]
             assert int(headers["retry-after"]) >= 1
             assert (await client.describe("orders")).scheduled == 2
+
+    asyncio.run(run())
+
+
+def test_a_full_table_forgets_though_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "NAMES_MAX", 1)
+    monkeypatch.setattr(keyed, "ONCE_MS", 60_000)
+
+    async def run() -> None:
+        with amesh() as mesh:
+            client = mesh.client()
+            await client.create_topic("orders", partitions=1)
+            app = create_app(lambda: client)
+            app.state.service = Service(client)
+            path, asked = "/v1/topics/orders/messages", {"payload": "x", "delay": "10h"}
+            assert (await post(app, path, asked, "order-1"))[0] == 201
+            for _ in range(5):
+                last = await post(app, path, asked, "order-2")
+                if last[0] != 429:
+                    break
+                await mesh.advance(60)
+            assert last[0] == 201
 
     asyncio.run(run())

@@ -30,7 +30,6 @@ from dueq.core.ports.persistence import IndexScanned
 from dueq.core.state.applied import Applied
 from dueq.core.state.job import Job
 from dueq.core.state.job_table import JobTable
-from dueq.core.state.timeline import AGE_STEP_MS
 from dueq.core.turn.context import Context
 from dueq.instant import Now
 from dueq_codecs.messages import JobAsk, JobTell
@@ -175,21 +174,7 @@ class Jobs:
                 self._go_on(work, now)
             elif job_left is not None:
                 self._start(job_left, now)
-        return self._grow_older(now) or bool(undecided or self._passes)
-
-    def _grow_older(self, now: Now) -> bool:
-        """Log something now and then while many jobs are known; returns whether that is so.
-
-        A partition grows older by its records, and by a minute at most with each. A partition with little else than
-        jobs would otherwise know too many in the end, and take no more. Without further records it would not forget
-        any.
-        """
-        if 8 * len(self._table.by_key) < limits.JOBS_MAX:
-            return False
-        timeline = self._partition.timeline
-        if timeline.applied == self._partition.log_end and self._mesh_ms(now) - timeline.stamp >= AGE_STEP_MS:
-            self._partition.propose(Record(RecordKind.BARRIER, self._partition.uid, 0, 0, 0), now)
-        return True
+        return bool(undecided or self._passes)
 
     # -------------------------------------------------------------- deciding
 

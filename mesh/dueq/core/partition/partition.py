@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.partition.ageing import Ageing
 from dueq.core.partition.applying import Applying
-from dueq.core.partition.bodies import BodyCare
 from dueq.core.partition.body_requests import check_body
 from dueq.core.partition.care import Care
 from dueq.core.partition.checkpoints import Checkpoints
@@ -116,7 +116,7 @@ class Partition:
         self._passes = Passes(ctx, self)
         self._cares: tuple[Care, ...] = (
             self.jobs, self._settings, self._passes, self.recurrences, DeadLetters(ctx, self),
-            BodyCare(ctx, self), TriggerCare(self),
+            Ageing(ctx, self), TriggerCare(self),
         )  # fmt: skip
         self.levels = Levels(ctx, self)
         self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)

@@ -103,9 +103,7 @@ class BodyTable:
     # ------------------------------------------------------------ records
 
     def apply(self, record: Record, age_ms: int, messages: Messages, applied: Applied) -> U8:
-        """Apply a BODY: bring a body, or keep one that is known; without a name nothing but time has passed."""
-        if not record.shared:
-            return np.zeros(1, np.uint8)
+        """Apply a BODY: bring a body, or keep one that is known."""
         body = self.by_name.get(record.shared)
         brings = len(record.size) > 0
         if brings and body is not None:

@@ -105,6 +105,11 @@ class GroupTable:
         if not group.messages:
             self._idle[group.number] = None
 
+    @property
+    def has_idle(self) -> bool:
+        """Whether a group may have nothing, and is forgotten by the next record if so."""
+        return bool(self._idle)
+
     # ------------------------------------------------------------ records
 
     def numbers(self, names: Sequence[str], used: Sequence[int]) -> U32:

@@ -109,6 +109,11 @@ class Names:
         """Rows that the next checkpoint writes."""
         return len(self._changed) + self._born_count
 
+    @property
+    def run_out(self) -> bool:
+        """Whether a key may be remembered that is forgotten at some age."""
+        return self._oldest_until < _NEVER
+
     # ------------------------------------------------------------ rows in memory
 
     def unknown(self, hashes: list[bytes]) -> list[bytes]:

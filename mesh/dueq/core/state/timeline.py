@@ -280,6 +280,11 @@ class Timeline:
         return self._names.count
 
     @property
+    def names_run_out(self) -> bool:
+        """Whether some of them may be remembered no more when the partition is older."""
+        return self._names.run_out
+
+    @property
     def names_in_memory(self) -> int:
         """How many of them are in memory."""
         return len(self._names.known)

@@ -90,7 +90,7 @@ class Context:
         self.checkpoints: Deadlines[int] = Deadlines()
         self.wake_ups: Deadlines[int] = Deadlines()
         self.retention: Deadlines[int] = Deadlines()
-        self.bodies: Deadlines[int] = Deadlines()
+        self.ageing: Deadlines[int] = Deadlines()
         self.gathering = Gathering()
         self.touched: dict[int, EndOfTurn] = {}
         self.turn = Now(0, 0)

@@ -137,9 +137,9 @@ def test_recovery_finds_bodies_and_what_names_them() -> None:
     assert again.bodies.idle_until_ms is None
 
 
-def test_without_a_name_only_time_passes() -> None:
+def test_time_passes_by_any_record() -> None:
     story = Bodies()
     story.body(MINUTE, size=20_000)
     story.stamp += MINUTE
-    story.apply(Record(RecordKind.BODY, UID, story.timeline.applied + 1, 1, story.stamp, LEVEL_OF_KINDS))
+    story.apply(Record(RecordKind.BARRIER, UID, story.timeline.applied + 1, 1, story.stamp, LEVEL_OF_KINDS))
     assert not story.kept()
