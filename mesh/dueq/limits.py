@@ -48,6 +48,8 @@ GROUPS_MAX: Final = 1 << 18
 """Groups of one partition that have messages or settings: all of them are in memory. Four partitions have a million."""
 NAMES_MAX: Final = 200_000_000
 """Unique keys of one partition, borne or remembered: they lie on the disk. Beyond that new ones get Busy."""
+NAMES_LOOKED_UP_MAX: Final = 64
+"""Requests whose unique keys are looked up at a time in a partition that has no room for new ones; others get Busy."""
 IDEMPOTENCY_KEY_BYTES_MAX: Final = 255
 """Longest idempotency key, UTF-8."""
 ONCE_MS: Final = 24 * 60 * 60 * 1000

@@ -60,6 +60,27 @@ def test_a_full_table_is_said_and_nothing_is_scheduled(monkeypatch: pytest.Monke
     asyncio.run(run())
 
 
+def test_a_full_table_answers_what_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "NAMES_MAX", 1)
+
+    async def run() -> None:
+        with amesh() as mesh:
+            client = mesh.client()
+            await client.create_topic("orders", partitions=1)
+            app = create_app(lambda: client)
+            app.state.service = Service(client)
+            path, asked = "/v1/topics/orders/messages", {"payload": "x", "delay": "1h"}
+            first = await post(app, path, asked, "order-1")
+            again = await post(app, path, asked, "order-1")
+            assert first[0] == again[0] == 201
+            assert again[2]["id"] == first[2]["id"]
+            assert (await post(app, path, {"payload": "y", "delay": "1h"}, "order-1"))[0] == 422
+            assert (await post(app, path, asked, "order-2"))[0] == 429
+            assert (await client.describe("orders")).scheduled == 1
+
+    asyncio.run(run())
+
+
 def test_a_full_table_forgets_though_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "NAMES_MAX", 1)
     monkeypatch.setattr(keyed, "ONCE_MS", 60_000)

@@ -23,7 +23,7 @@ from dueq.core.partition.index_walk import IndexWalk
 from dueq.core.partition.requests import Refusal, invalid
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries, is_full, keys_of
 from dueq.core.ports.events import Route
-from dueq.core.ports.names import Owner
+from dueq.core.ports.names import Lasting, Name
 from dueq.core.ports.persistence import (
     ChunkRead,
     IndexScanned,
@@ -138,18 +138,18 @@ class Looking:
             self._look_up_id(look, now)
             return
 
-        def found(owner: Owner | None, leads: bool, then: Now) -> None:
-            if not leads:
+        def found(names: list[Name | None] | None, then: Now) -> None:
+            if names is None:
                 self._no_leader(look)
-            elif owner is None:
+            elif names[0] is None or isinstance(names[0], Lasting):
                 self._reply(look, LookReply(request.request_id, Code.OK))
             else:
-                first, key = owner
+                first, key = names[0]
                 request.first, request.sequence, request.row = first, key >> 16, key & 0xFFFF
                 look.looks += 1
                 self._look_up_id(look, then)
 
-        look.partition.look_up_key(bytes.fromhex(json.loads(request.document)["key"]), found, now)
+        look.partition.look_up_names([bytes.fromhex(json.loads(request.document)["key"])], found, now)
 
     def _look_up_id(self, look: _Look, now: Now) -> None:
         request = look.request

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dueq import limits
 from dueq.core.partition.requests import Refusal
+from dueq.core.ports.names import NO_HASH, hashes_of
 from dueq.core.state.timeline import Timeline
 from dueq_codecs.messages import ChangeRequest, Code
 from dueq_codecs.records import RecordKind
@@ -12,12 +13,32 @@ _RETRY_MS = 1000
 
 
 def fullness(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
-    """Return why a partition has no room for a request, or None."""
+    """Return why a partition has no room for a request, or None; unique keys apart."""
     return _of_names(timeline, request) or _of_rows(timeline, request)
 
 
+def fullness_of_names(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
+    """Return why a partition has no room for more unique keys, if a request has any; or None.
+
+    The request may be taken all the same: those that are known need no room, and the disk may know them.
+    """
+    kept = timeline.names_count
+    if kept < limits.NAMES_MAX or not (len(request.key_high) or len(request.once_high)):
+        return None
+    return _busy(f"partition {timeline.uid} keeps {kept} unique keys, and may keep {limits.NAMES_MAX}")
+
+
+def names_of(request: ChangeRequest) -> list[bytes]:
+    """Return the hash under which each row is looked for first: of its idempotency key, or of its unique key."""
+    hashes = hashes_of(request.key_high, request.key_low)
+    once = hashes_of(request.once_high, request.once_low)
+    if not once or not hashes:
+        return once or hashes
+    return [first if first != NO_HASH else second for first, second in zip(once, hashes, strict=True)]
+
+
 def _of_names(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
-    """What a request would have remembered under a name: a body, groups, unique keys, a job, a pass."""
+    """What a request would have remembered under a name: a body, groups, a job, a pass."""
     uid = timeline.uid
     bodies = timeline.bodies.by_name
     new_body = request.kind == RecordKind.BODY and request.shared not in bodies
@@ -29,9 +50,6 @@ def _of_names(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
         new = sum(name != "" and name not in groups for name in names)
         if new and len(groups) + new > limits.GROUPS_MAX:
             return _busy(f"partition {uid} has {len(groups)} groups, and may have {limits.GROUPS_MAX}")
-    kept = timeline.names_count
-    if (len(request.key_high) or len(request.once_high)) and kept >= limits.NAMES_MAX:
-        return _busy(f"partition {uid} keeps {kept} unique keys, and may keep {limits.NAMES_MAX}")
     jobs = timeline.jobs.by_key
     if request.job and len(jobs) >= limits.JOBS_MAX and request.job not in jobs:
         return _busy(f"partition {uid} knows {len(jobs)} jobs, no more")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dueq.core.delivery.dispatch import LeaseSeen
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, is_full, is_wide, keys_of, meta_of, versions_of
-from dueq.core.ports.names import Owner
+from dueq.core.ports.names import Name
 from dueq.core.state.cold import ColdIds, Hold
 from dueq.core.state.name_holds import NameHold, NamesWanted
 from dueq.core.state.timeline import Timeline
@@ -23,15 +23,14 @@ Then = Callable[[Entries | None, Now], None]
 """Called with the rows in the order of the ids (state ABSENT where there is none); None: the leadership has ended."""
 
 
-ThenKey = Callable[[Owner | None, bool, Now], None]
-"""Called with the (first, key) of the live message that bears a unique key, None: there is none, and whether the
-leadership goes on."""
+ThenNames = Callable[[list[Name | None] | None, Now], None]
+"""Called with what each of the hashes names, None: nothing; None for all of them: the leadership has ended."""
 
 
-class _KeyLookup(NamedTuple):
+class _NamesLookup(NamedTuple):
     timeline: Timeline
     hold: NameHold
-    then: ThenKey
+    then: ThenNames
 
 
 class _Lookup(NamedTuple):
@@ -45,7 +44,7 @@ class Lookups:
 
     def __init__(self) -> None:
         self._waiting: list[_Lookup] = []
-        self._waiting_keys: list[_KeyLookup] = []
+        self._waiting_names: list[_NamesLookup] = []
 
     def begin(self, timeline: Timeline, ids: ColdIds, then: Then, now: Now) -> ColdIds | None:
         """Look for messages; return what to read from the disk, to be followed by `read`."""
@@ -57,23 +56,25 @@ class Lookups:
             _answer(lookup, now)
         return asked
 
-    def begin_key(self, timeline: Timeline, digest: bytes, then: ThenKey, now: Now) -> NamesWanted | None:
-        """Look for the message that bears a unique key; return what to read, to be followed by `read`."""
-        hold, wanted = timeline.name_holds.hold([digest])
-        lookup = _KeyLookup(timeline, hold, then)
+    def begin_names(
+        self, timeline: Timeline, hashes: list[bytes], then: ThenNames, now: Now
+    ) -> NamesWanted | None:
+        """Look for what unique keys or idempotency keys name; return what to read, to be followed by `read`."""
+        hold, wanted = timeline.name_holds.hold(hashes)
+        lookup = _NamesLookup(timeline, hold, then)
         if hold.unresolved:
-            self._waiting_keys.append(lookup)
+            self._waiting_names.append(lookup)
         else:
-            _answer_key(lookup, now)
+            _answer_names(lookup, now)
         return wanted
 
     def read(self, now: Now) -> None:
         """Something was read from the disk: answer those who waited for it."""
-        if self._waiting_keys:
-            found = [lookup for lookup in self._waiting_keys if not lookup.hold.unresolved]
-            self._waiting_keys = [lookup for lookup in self._waiting_keys if lookup.hold.unresolved]
+        if self._waiting_names:
+            found = [lookup for lookup in self._waiting_names if not lookup.hold.unresolved]
+            self._waiting_names = [lookup for lookup in self._waiting_names if lookup.hold.unresolved]
             for each in found:
-                _answer_key(each, now)
+                _answer_names(each, now)
         if not self._waiting:
             return
         ready = [lookup for lookup in self._waiting if not lookup.hold.unresolved]
@@ -87,17 +88,16 @@ class Lookups:
         for lookup in waiting:
             lookup.timeline.release(lookup.hold)
             lookup.then(None, now)
-        keys, self._waiting_keys = self._waiting_keys, []
-        for each in keys:
+        names, self._waiting_names = self._waiting_names, []
+        for each in names:
             each.timeline.name_holds.release(each.hold)
-            each.then(None, False, now)
+            each.then(None, now)
 
 
-def _answer_key(lookup: _KeyLookup, now: Now) -> None:
-    [digest] = lookup.hold.hashes
-    owner = lookup.timeline.name_holds.owner_of(digest)
+def _answer_names(lookup: _NamesLookup, now: Now) -> None:
+    names = lookup.timeline.name_holds.named_by(lookup.hold)
     lookup.timeline.name_holds.release(lookup.hold)
-    lookup.then(owner, True, now)
+    lookup.then(names, now)
 
 
 def _answer(lookup: _Lookup, now: Now) -> None:

@@ -27,10 +27,10 @@ from dueq.core.partition.contents import Contents
 from dueq.core.partition.dead_letters import DeadLetters
 from dueq.core.partition.filling import Filling
 from dueq.core.partition.filtered_walk import FilteredWalk
-from dueq.core.partition.fullness import fullness
+from dueq.core.partition.fullness import fullness, fullness_of_names
 from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.levels import Levels
-from dueq.core.partition.lookups import Lookups, Then, ThenKey, message_document
+from dueq.core.partition.lookups import Lookups, Then, ThenNames, message_document
 from dueq.core.partition.passes import Passes
 from dueq.core.partition.payloads import cached_payloads
 from dueq.core.partition.proposals import Proposals
@@ -220,6 +220,10 @@ class Partition:
     def fullness(self, request: ChangeRequest) -> Refusal | None:
         """Return why there is no room for what a request would have this replica keep, or None."""
         return fullness(self.timeline, request)
+
+    def fullness_of_names(self, request: ChangeRequest) -> Refusal | None:
+        """Return why there is no room for more unique keys, if a request has any; or None."""
+        return fullness_of_names(self.timeline, request)
 
     def has_body(self, name: bytes) -> bool:
         """Return whether a shared body of this name is kept here."""
@@ -527,9 +531,9 @@ class Partition:
         if asked is not None:
             self._reading.entries(*asked)
 
-    def look_up_key(self, digest: bytes, then: ThenKey, now: Now) -> None:
-        """Call `then` with the (first, key) of the live message that bears a unique key (see `Lookups`)."""
-        wanted = self._lookups.begin_key(self.timeline, digest, then, now)
+    def look_up_names(self, hashes: list[bytes], then: ThenNames, now: Now) -> None:
+        """Call `then` with what unique keys or idempotency keys name, by their hashes (see `Lookups`)."""
+        wanted = self._lookups.begin_names(self.timeline, hashes, then, now)
         if wanted is not None:
             self._reading.names(wanted)
 

@@ -17,6 +17,8 @@ import numpy.typing as npt
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.partition.back_off import decide, delays, reasons
+from dueq.core.partition.fullness import names_of
+from dueq.core.partition.lookups import ThenNames
 from dueq.core.partition.recurrences import Recurrences
 from dueq.core.partition.requests import Refusal, check_store, invalid
 from dueq.core.partition.uploads import Uploads
@@ -24,6 +26,7 @@ from dueq.core.partition.windows import Waiting, Windows
 from dueq.core.ports.entry import Entries
 from dueq.core.ports.events import Route
 from dueq.core.ports.membership import Topic
+from dueq.core.ports.names import NO_HASH, Name
 from dueq.core.replication.log import resident_bytes
 from dueq.core.replication.replica import Replica
 from dueq.core.state.applied import Applied, RequestResult
@@ -96,6 +99,14 @@ class ProposingPartition(EndOfTurn, Protocol):
         """Return why there is no room for what a request would have the partition keep, or None."""
         ...
 
+    def fullness_of_names(self, request: ChangeRequest) -> Refusal | None:
+        """Return why there is no room for more unique keys, if a request has any; or None."""
+        ...
+
+    def look_up_names(self, hashes: list[bytes], then: ThenNames, now: Now) -> None:
+        """Call `then` with what unique keys or idempotency keys name, by their hashes."""
+        ...
+
     def has_body(self, name: bytes) -> bool:
         """Return whether a shared body of this name is kept."""
         ...
@@ -129,6 +140,7 @@ class Proposals:
         # (sequence, bytes in memory) of what is not committed, and the sum.
         self._weights: deque[tuple[int, int]] = deque()
         self._uncommitted_bytes = 0
+        self._looking = 0  # requests whose names are looked up
 
     # -------------------------------------------------------------- requests
 
@@ -137,7 +149,33 @@ class Proposals:
     ) -> Refusal | None:
         """Take a well-formed request, to be answered when it has been applied; else say why not just now."""
         refusal = self._cannot_take(request, now)
-        if refusal is None and len(request.upload):
+        full = self._partition.fullness_of_names(request) if refusal is None else None
+        if full is None:
+            return refusal or self._take(route, request, body, now)
+        if self._looking == limits.NAMES_LOOKED_UP_MAX:
+            return full
+        self._looking += 1
+
+        def known(names: list[Name | None] | None, then: Now) -> None:
+            self._looking -= 1
+            fault: Refusal | None = full
+            if names is None:
+                fault = Refusal(Code.NOT_LEADER, "the leader has changed")
+            elif all(names):  # they need no room
+                fault = self._cannot_take(request, then) or self._take(route, request, body, then)
+            if fault is not None:
+                self._reply_refusal(route, request.request_id, fault)
+
+        looked_for = [digest for digest in names_of(request) if digest != NO_HASH]
+        self._partition.look_up_names(looked_for, known, now)
+        return None
+
+    def _take(
+        self, route: Route, request: ChangeRequest, body: bytes | memoryview, now: Now
+    ) -> Refusal | None:
+        """Put a request that the mesh can take into the queue; else say what it lacks."""
+        refusal = None
+        if len(request.upload):
             refusal = self._uploads_missing(request)
         if refusal is None and request.kind == RecordKind.RECURRENCE:
             refusal = self._partition.recurrences.refusal(request)
@@ -374,8 +412,13 @@ class Proposals:
         self._windows.clear()
 
     def _reply_code(self, route: Route, request_id: int, code: Code, text: str) -> None:
+        self._reply_refusal(route, request_id, Refusal(code, text))
+
+    def _reply_refusal(self, route: Route, request_id: int, refusal: Refusal) -> None:
+        code, text, retry_after_ms = refusal
         self._ctx.metrics.errors[code.name.lower()] += 1
-        self._ctx.reply(route, ChangeReply(request_id, code, text, uid=self._uid))
+        reply = ChangeReply(request_id, code, text, uid=self._uid, retry_after_ms=retry_after_ms)
+        self._ctx.reply(route, reply)
 
     def _count_senders(self, record: Record, applied: Applied) -> None:
         statistics = self._ctx.metrics.statistics

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dueq.core.ports.entry import Entries, State, is_full
-from dueq.core.ports.names import Lasting, Name, Owner, hashes_of
+from dueq.core.ports.names import Lasting, Name, hashes_of
 from dueq.core.state.cold import ColdIds, ColdReads, Hold
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.names import Names
@@ -198,10 +198,9 @@ class NameHolds:
             self._residency.release(owners)
         self.forget()
 
-    def owner_of(self, digest: bytes) -> Owner | None:
-        """Return the (first, key) of the live message that bears a key that is held and read; None: there is none."""
-        name = self._names.get(digest)
-        return None if isinstance(name, Lasting) else name
+    def named_by(self, hold: NameHold) -> list[Name | None]:
+        """Return what each key of a hold that is resolved names; None: nothing."""
+        return [self._names.get(digest) for digest in hold.hashes]
 
     def forget(self) -> None:
         """Forget what the disk has just so, unless an older read is under way."""

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dueq import limits
-from dueq.core.partition.fullness import fullness
+from dueq.core.partition.fullness import fullness, fullness_of_names, names_of
+from dueq.core.ports.names import hashes_of
 from dueq_codecs.messages import ChangeRequest, Code
 from dueq_codecs.records import RecordKind
 
@@ -45,11 +46,6 @@ def names(**kept: str) -> Any:
 
 
 CASES = {
-    "NAMES_MAX": (
-        of(names_count=2),
-        asked(RecordKind.INSERT, key_high=KEY),
-        "keeps 2 unique keys, and may keep 2",
-    ),
     "BODIES_MAX": (names(bodies="ab"), asked(RecordKind.BODY, shared=b"c"), "keeps 2 shared bodies"),
     "GROUPS_MAX": (
         names(groups="ab"),
@@ -80,6 +76,25 @@ def test_what_is_too_much_is_refused_for_a_while(bound: str, monkeypatch: pytest
     assert refusal is not None
     assert refusal.code is Code.BUSY
     assert text in refusal.text
+
+
+def test_unique_keys_beyond_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = asked(RecordKind.INSERT, key_high=KEY, key_low=KEY)
+    assert fullness_of_names(of(names_count=2), request) is None
+    monkeypatch.setattr(limits, "NAMES_MAX", 2)
+    refusal = fullness_of_names(of(names_count=2), request)
+    assert refusal is not None
+    assert (refusal.code, refusal.retry_after_ms > 0) == (Code.BUSY, True)
+    assert "keeps 2 unique keys, and may keep 2" in refusal.text
+    assert fullness_of_names(of(names_count=2), asked(RecordKind.INSERT)) is None
+
+
+def test_the_idempotency_key_is_looked_for_first() -> None:
+    one, two = np.array([1, 2], np.uint64), np.array([0, 3], np.uint64)
+    request = asked(RecordKind.INSERT, key_high=one, key_low=one, once_high=two, once_low=two)
+    assert names_of(request) == hashes_of(np.array([1, 3], np.uint64), np.array([1, 3], np.uint64))
+    assert names_of(asked(RecordKind.INSERT, key_high=one, key_low=one)) == hashes_of(one, one)
+    assert names_of(asked(RecordKind.INSERT, once_high=two, once_low=two)) == hashes_of(two, two)
 
 
 @pytest.mark.parametrize(
