@@ -150,6 +150,22 @@ def test_a_job_that_is_cancelled_leaves_its_consumers_what_they_have() -> None:
     stage.finish()
 
 
+def test_a_cancel_after_the_commit_withdraws_what_was_revealed() -> None:
+    stage = JobStage(hidden_ms=600_000)
+    due = stage.now_ms + 300_000
+    stage.load(5, due)
+    stage.act(JobAction.COMMIT, stage.home)
+    stage.everywhere(JobState.COMMITTED)
+    browser, leader = stage.hand("browser"), stage.leader_of(stage.home) or ""
+    shown = stage.browsed(browser, leader, uid=stage.home)
+    stage.expect({row.wait_at for row in shown} == {due}, "they wait for their own instants")
+    for uid in stage.uids:
+        stage.act(JobAction.CANCEL, uid)
+    stage.until(lambda: stage.waiting() == [0] * PARTITIONS, "nothing left")
+    stage.everywhere(JobState.CANCELLED)
+    stage.finish()
+
+
 @pytest.mark.parametrize("early_ms", [-1_200, -3, -1, 0, 1, 4, 30])
 def test_a_commit_at_the_last_moment_is_all_or_nothing(early_ms: int) -> None:
     stage = JobStage(hidden_ms=3_000, seed=40 + early_ms)
