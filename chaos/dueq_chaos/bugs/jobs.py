@@ -45,4 +45,18 @@ JOBS: Final = (
         seeds=24,
         finders=(5,),
     ),
+    Bug(
+        "revealed-messages-outlive-the-cancel",
+        "A job that is cancelled after its commit is withdrawn from the end of its hiding on: what was revealed stays.",
+        "a clean-up that looks where things were when they began",
+        (
+            change(
+                "core.partition.jobs:Jobs._start",
+                "timeline.low_water if job.state == JobState.CANCELLED else job.until",
+                "job.until",
+            ),
+        ),
+        seeds=0,
+        finders=(88000018,),
+    ),
 )

@@ -124,4 +124,21 @@ RECURRING: Final = (
         seeds=36,
         finders=(12,),
     ),
+    Bug(
+        "tick-has-two-messages",
+        "A tick that is waited for again gets another message, though it has one that could not be taken back.",
+        "docs/explanation/recurrences.md: one message a tick",
+        (
+            change(
+                "core.partition.recurrences:Recurrences._step", "if tick <= recurrence.last:", "if False:"
+            ),
+            change(
+                "core.state.recurrence_table:RecurrenceTable._moves",
+                "or (due and tick <= recurrence.last)",
+                "",
+            ),
+        ),
+        seeds=0,
+        finders=(88000039,),
+    ),
 )

@@ -50,6 +50,20 @@ WAKING: Final = (
         seeds=320,
         finders=(317,),
     ),
+    Bug(
+        "shown-unconfirmed",
+        "A leader that was replaced in its sleep shows single messages as they were, whatever was asked for.",
+        "Jepsen on etcd and Consul (2014): reads that are answered by a leader that is none any more",
+        (
+            change(
+                "core.front.looking:Looking.requested",
+                "elif request.current and not partition.confirmed_since(look.since_us, now):",
+                "elif False:",
+            ),
+        ),
+        seeds=0,
+        finders=(89000000,),
+    ),
 )
 """Those that storms find."""
 

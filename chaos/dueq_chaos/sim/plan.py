@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from dueq import limits
-from dueq_chaos.sim import deeds, extremes, idlers, repeating, scale, triggering
+from dueq_chaos.sim import asking, deeds, extremes, idlers, repeating, scale, triggering
 from dueq_chaos.sim.habits import Habits
 from dueq_chaos.sim.topologies import Topology, draw_topology, is_drawn
 
@@ -271,6 +271,7 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
         at_us = max(at_us, mishaps[-1].at_us)
         options = replace(options, limits=())
     steps += keyed
+    steps += [Step(*found) for found in asking.draw(seed, steps)]
     return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
 
 

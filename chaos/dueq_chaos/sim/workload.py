@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from dueq import limits
 from dueq.client.core.ports import events
-from dueq_chaos.sim import deeds, repeating, triggering
+from dueq_chaos.sim import asking, deeds, repeating, triggering
+from dueq_chaos.sim.asking import Asker
 from dueq_chaos.sim.bodies import body_of
 from dueq_chaos.sim.careless import CarelessUsers
 from dueq_chaos.sim.claimed import Asked
@@ -119,6 +120,7 @@ class Workload:
         self._careless: CarelessUsers | None = None
         self._configuring: ConfiguringUser | None = None
         self._triggering: Triggering | None = None
+        self._asker: Asker | None = None
         self._doers: dict[str, Mortals | Surgeons | Conditions | Pullers] = {}
         self._kinds: dict[str, Callable[[Random], None]] = {
             "schedule": lambda random: self._schedule(random, -200, 4_000),
@@ -146,6 +148,7 @@ class Workload:
             "limit rate": lambda random: self._configurer().limit(self._topic(random), random),
             "purge": lambda random: self._configurer().purge(self._topic(random), random),
             triggering.TRIGGER: lambda random: self._operator().do(self._topic(random), random),
+            asking.ASK: self._ask,
             "recur": self._recur,
             "time-outs": self._time_outs,
             "schedule steadily": self._schedule_steadily,
@@ -399,6 +402,12 @@ class Workload:
         message = self.mesh.history.messages[key]
         if self.producer.client.core is not None and not message.finished and not message.unsure:
             self.producer.alter(topic, [key], dues)
+
+    def _ask(self, random: Random) -> None:
+        """Ask for messages that have ended."""
+        if self._asker is None:
+            self._asker = Asker(self.mesh, self.producer.client.wire)
+        self._asker.do(self._topic(random), random)
 
     def burst(self, random: Random, requests: int, soon_ms: int, late_ms: int) -> None:
         """Schedule a message or two, several times over."""
