@@ -222,6 +222,8 @@ class CarelessUsers:
         deliveries: list[Delivery],
         judge: Callable[[list[Outcome]], None],
     ) -> None:
+        for each in deliveries:
+            self.mesh.history.fate_of((each.uid, each.sequence, each.row)).unsure.add(each.token)
         amount_ms = {RecordKind.NACK: 500, RecordKind.EXTEND: user.lease_ms}.get(kind, 0)
         call = calls.settle(user.consumer_id, kind, deliveries, Ending(amount_ms))
 

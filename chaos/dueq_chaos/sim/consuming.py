@@ -392,7 +392,8 @@ class ConsumingUser:
             delay_ms = delay_ms if fate is Fate.DELAY else 0
             headers = self.heading.choice(["", "{}", f'{{"nacked":"{delivery.token}"}}'])
             if kills:
-                self.history.fate_of((delivery.uid, delivery.sequence, delivery.row)).doomed = True
+                fate_of_it = self.history.fate_of((delivery.uid, delivery.sequence, delivery.row))
+                fate_of_it.doomed.add(delivery.token)
         self.client.submit(
             events.Settle(
                 self._id, RecordKind.NACK, [delivery], delay_ms, fate=fate, reason=reason, headers=headers

@@ -38,7 +38,8 @@ class Fate:
         over: how it has ended without its consumer or owner being told; "": it has not.
         dues: new instants that passes and redrives have given it.
         ranks: the same of ranks.
-        doomed: a consumer has said that it is never to come again.
+        doomed: leases whose consumer has said that it is never to come again.
+        unsure: leases that were perhaps given back otherwise, too.
         redrives: records by which it came back: its attempts are counted anew.
     """
 
@@ -47,7 +48,8 @@ class Fate:
     dues: list[int] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
     redrives: list[int] = field(default_factory=list)
-    doomed: bool = False
+    doomed: set[int] = field(default_factory=set)
+    unsure: set[int] = field(default_factory=set)
 
 
 class Fates:
@@ -95,10 +97,23 @@ class Fates:
             for key, fate in zip(_keys(record), record.fate.tolist(), strict=False)
             if fate == NackFate.DEAD
         }
+        if wrong := self._comes_again(record, naive):
+            return f"record {record.sequence}, a {record.kind.name}: {wrong}"
         for key, was in self._before.items():
             wrong = self._judge(record, key, was, naive.live.get(key), naive, killed=key in killed)
             if wrong:
                 return f"record {record.sequence}, a {record.kind.name}: {_spelt(key)} {wrong}"
+        return ""
+
+    def _comes_again(self, record: Record, naive: Naive) -> str:
+        """Say which message waits again that a consumer has said is never to come again, under this very lease."""
+        if record.kind != RecordKind.NACK:
+            return ""
+        for key, token in zip(_keys(record), record.token.tolist(), strict=True):
+            was, now, fate = self._before.get(key), naive.live.get(key), self.of(key)
+            ends = was is not None and was.state == State.LEASED and was.token == token
+            if ends and now is not None and now.state == State.WAITING and token in fate.doomed - fate.unsure:
+                return f"{_spelt(key)} is never to come again, by the lease {token}, and waits"
         return ""
 
     def _judge(

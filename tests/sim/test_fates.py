@@ -1,0 +1,45 @@
+"""The verdict on messages that a consumer has said are dead: under that lease they do not wait again."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dueq.core.ports.entry import State
+from dueq_chaos.sim.fates import Fates
+from dueq_chaos.sim.naive_entry import NaiveEntry
+from dueq_codecs.records import Record, RecordKind
+
+TOKEN, SEQUENCE = 10, 7
+KEY = SEQUENCE << 16
+
+
+def nacked(doomed: set[int], unsure: set[int], token: int = TOKEN) -> str:
+    """Return what is wrong with a NACK that lets a leased message wait again."""
+    entry = NaiveEntry(0, 0, SEQUENCE, 0, 0, 0, 0, 0, 0, 0, state=State.LEASED, token=TOKEN)
+    naive: Any = SimpleNamespace(live={KEY: entry}, keys=SimpleNamespace(replaced=()))
+    fates = Fates()
+    fates.of(KEY).doomed, fates.of(KEY).unsure = doomed, unsure
+    record = Record(RecordKind.NACK, 1, 11, 1, 0)
+    record.token = np.array([token], np.uint64)
+    record.target_sequence, record.target_row = np.array([SEQUENCE], np.uint64), np.array([0], np.uint16)
+    fates.before(record, naive)
+    entry.state, entry.token = (State.WAITING, 0) if token == TOKEN else (entry.state, entry.token)
+    return fates.after(record, naive)
+
+
+def test_who_was_said_to_be_dead_does_not_wait_again() -> None:
+    wrong = nacked({TOKEN}, set())
+    assert wrong == f"record 11, a NACK: 7:0 is never to come again, by the lease {TOKEN}, and waits"
+
+
+@pytest.mark.parametrize(
+    ("doomed", "unsure", "token"),
+    [({TOKEN - 1}, set(), TOKEN), ({TOKEN}, {TOKEN}, TOKEN), ({TOKEN - 1}, set(), TOKEN - 1)],
+    ids=["by an older lease", "perhaps given back otherwise", "a stale nack"],
+)
+def test_what_says_nothing_of_that_is_right(doomed: set[int], unsure: set[int], token: int) -> None:
+    assert nacked(doomed, unsure, token) == ""
