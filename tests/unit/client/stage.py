@@ -55,11 +55,13 @@ def endpoint(broker: str) -> str:
 class Stage:
     """One client, time in ms since the start, and what it has ordered."""
 
-    def __init__(self, brokers: Sequence[str] = ("a",), uids: dict[int, str] | None = None) -> None:
+    def __init__(
+        self, brokers: Sequence[str] = ("a",), uids: dict[int, str] | None = None, settings: str = ""
+    ) -> None:
         self.core = ClientCore(b"i" * 16, [endpoint(broker) for broker in brokers], Half())
         self.brokers = list(brokers)
         self.leaders = uids if uids is not None else {1: brokers[0]}
-        self.epoch = 1
+        self.epoch, self.settings = 1, settings
         self.ms = 0.0
         self.effects: list[Effect] = []
         self.links: dict[str, int] = {}
@@ -116,7 +118,7 @@ class Stage:
         partitions = tuple(
             PartitionInfo(uid, leader, self.epoch, bool(leader), ()) for uid, leader in self.leaders.items()
         )
-        info = TopicInfo(TOPIC, "timeline", 1, 1, 1 << 20, 0, partitions)
+        info = TopicInfo(TOPIC, "timeline", 1, 1, 1 << 20, 0, partitions, settings=self.settings)
         infos = tuple(BrokerInfo(broker, endpoint(broker)) for broker in self.brokers)
         return MetadataReply(request_id, Code.OK, "", infos, (info,))
 

@@ -10,7 +10,8 @@ While few requests of a window are open a part goes out at once; beyond that, pa
 the next request. So one caller waits for nobody, and fifty callers make one batch. Leaders answer patient
 acks late, so a part that cannot wait does not count them as open. A decision about a lease waits for answers
 no longer than for company: an answer takes as long as the slowest disk, and a lease may end before. Parts
-that any partition may take are gathered before they have a window (`sticky_batcher`).
+that any partition may take are gathered before they have a window (`sticky_batcher`). Parts with unique keys wait
+also for callers that were just answered (`returning`).
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class RequestWindows:
             self._gather(batcher)
             return
         window = self._window(part.client_id, part.uid)
-        window.push(part)
+        window.push(part, self._context.mono_us)
         self._pump(window)
 
     def batcher(self, topic: str) -> StickyBatcher:
@@ -201,7 +202,7 @@ class RequestWindows:
 
     def _wait(self, window: RequestWindow) -> None:
         """Look again when the first of the waiting parts has waited long enough."""
-        at_us, now_us = window.send_by_us, self._context.mono_us
+        at_us, now_us = window.look_us, self._context.mono_us
         if window.timer is not None and window.timer.at_us != at_us:
             window.timer.cancel()
             window.timer = None
@@ -236,7 +237,7 @@ class RequestWindows:
         window = self._free_window(batcher)
         for part in parts:
             part.uid = window.uid
-            window.push(part)
+            window.push(part, self._context.mono_us)
         self._pump(window)
 
     def _free_window(self, batcher: StickyBatcher) -> RequestWindow:
@@ -370,7 +371,7 @@ class RequestWindows:
                 batcher = self.batcher(change.request.topic)
                 batcher.answered(len(change.parts), self._context.mono_us)
                 self._gather(batcher)
-        change.window.open.pop(change.sequence, None)
+        change.window.answered(change, self._context.mono_us)
         self._pump(change.window)
         if self._full and self._out_bytes < limits.CLIENT_OUT_BYTES_MAX:
             windows, self._full = list(self._full), {}

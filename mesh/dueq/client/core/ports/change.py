@@ -15,6 +15,7 @@ import numpy as np
 from dueq import ids, limits
 from dueq.client.core.ports.id_run import IdRun
 from dueq.client.core.ports.joining import Body, bodies_of, columns_of, joined, reasons_of
+from dueq.client.core.ports.returning import Returning
 from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import DueqError, KeyTaken, MessageLeased, RequestDiffers
@@ -44,6 +45,8 @@ GATHER_FROM: Final = 2
 """While fewer requests of a window are open a part goes out at once; beyond that, parts wait and share the next."""
 GATHER_KEYED_FROM: Final = 1
 """The same where unique keys say to which partition rows go: each call has a few rows for each of them."""
+_RETURN_ROWS: Final = 16
+"""A call with fewer rows for a partition may have none for it the next time."""
 NEVER_US: Final = 1 << 62
 """`send_by_us` of a part that waits for the answers to earlier requests however long they take."""
 _ENDING_LEASES = (RecordKind.ACK, RecordKind.NACK, RecordKind.RELEASE)
@@ -402,9 +405,25 @@ class RequestWindow:
         self.bytes = 0
         self.send_by_us = NEVER_US
         self.timer: Timer | None = None
+        self._returning = Returning()
 
-    def push(self, part: Part) -> None:
+    def answered(self, change: Change, now_us: int) -> None:
+        """A request was answered, or is given up."""
+        self.open.pop(change.sequence, None)
+        if change.first_us is not None:
+            self._returning.answered(sum(map(_returns, change.parts)), change.first_us, now_us)
+
+    @property
+    def look_us(self) -> int:
+        """When to look again whether the next request may go (monotonic)."""
+        if self.waiting and not self.open and (until_us := self._returning.until_us):
+            return min(self.send_by_us, until_us)
+        return self.send_by_us
+
+    def push(self, part: Part, now_us: int) -> None:
         """Let a part wait."""
+        if _returns(part):
+            self._returning.called(now_us)
         self.waiting.append(part)
         self.rows += part.rows
         self.bytes += part.bytes
@@ -467,7 +486,11 @@ class RequestWindow:
         if self.waiting[0].alone:
             return True  # nothing would share its request: to wait for answers would bring it no company
         full = self.rows >= limits.REQUEST_ROWS_MAX // 2 or self.bytes >= limits.REQUEST_BYTES_MAX // 2
-        gather_from = GATHER_KEYED_FROM if len(self.waiting[0].key_high) else GATHER_FROM
+        gather_from = GATHER_FROM
+        if len(self.waiting[0].key_high):
+            gather_from = GATHER_KEYED_FROM
+            if not full and not open_count and now_us < self._returning.until_us:
+                return False
         if full or open_count < gather_from or self._is_overdue(now_us):
             return True
         if all(part.patient for part in self.waiting):
@@ -491,6 +514,11 @@ def _what_was_met(outcome: Outcome, present: ids.MessageId, due: int) -> str | D
     if outcome is Outcome.LEASED:
         return MessageLeased(f"its key names message {text}, which is with a consumer: it is not replaced")
     return KeyTaken(f"its key names message {text} already, which is due at {due}", text, due)
+
+
+def _returns(part: Part) -> bool:
+    """Whether its caller is likely to have rows with keys for the same partition again."""
+    return part.rows >= _RETURN_ROWS and len(part.key_high) > 0
 
 
 def _nobody(part: Part) -> None:
