@@ -53,6 +53,8 @@ class Filling:
             replica.tell_position(peer, chunk.epoch)
             return
         self._wiped()
+        if installation is not None:
+            installation.replaced()
         self._installation = Installation(
             self._ctx, replica, self._topic, peer.broker_id, self._installed, now
         )

@@ -54,7 +54,13 @@ class Installation:
         ctx.persist(InstallBegin(replica.uid, topic, self.epoch))
         ctx.when_persisted(self._ask)
 
+    def replaced(self) -> None:
+        """Another one has begun: what this one has written is wiped, and nothing that is read of it counts."""
+        self.ended = True
+
     def _ask(self, now: Now) -> None:
+        if self.ended:
+            return
         self._writing = False
         self._asked_at_us = now.mono_us
         settings = self._ctx.settings
@@ -89,8 +95,13 @@ class Installation:
         self._ctx.when_persisted(self._read_back)
 
     def _read_back(self, now: Now) -> None:
+        if self.ended:
+            return
+
         def read(answer: object, then: Now) -> None:
             assert isinstance(answer, PartitionRead)
+            if self.ended:
+                return
             self.ended = True
             self._done(answer.recovered, then)
 

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from dueq import limits
 from dueq.core.ports.effects import Persist, Read, SendPeer
-from dueq.core.ports.persistence import InstallRows, ReadSnapshot, RecoveredPartition, SnapshotRead
+from dueq.core.ports.entry import NO_ENTRIES
+from dueq.core.ports.persistence import (
+    InstallRows,
+    PartitionRead,
+    ReadPartition,
+    ReadSnapshot,
+    RecoveredPartition,
+    SnapshotRead,
+)
 from dueq.core.replication.installing import Installation, SnapshotService
 from dueq_codecs.messages import Code, SnapshotChunk, SnapshotRequest
 from tests.unit.core.replica_stage import UID, Stage
 
 
 class Filling:
-    """An installation whose leader b2 is played by the test; every write is synced at once."""
+    """An installation whose leader b2 is played by the test; writes are synced by `sync`, or at once."""
 
     def __init__(self) -> None:
         self.stage = Stage()
         self.rows: list[bytes] = []
         self.asked: list[tuple[int, int]] = []
+        self.reads: list[ReadPartition] = []
         self.ended: list[RecoveredPartition] = []
         stage = self.stage
         self.installation = Installation(
@@ -27,22 +36,28 @@ class Filling:
             lambda recovered, now: self.ended.append(recovered),
             stage.now,
         )
-        self._sync()
+        self.sync()
 
-    def part(self, snapshot: int, part: int, code: Code = Code.OK) -> None:
+    def part(
+        self, snapshot: int, part: int, code: Code = Code.OK, last: bool = False, syncs: bool = True
+    ) -> None:
         """A part comes from the leader."""
-        chunk = SnapshotChunk("b2", 22, UID, 1, snapshot, part, 9, 1, False, code)
+        chunk = SnapshotChunk("b2", 22, UID, 1, snapshot, part, 9, 1, last, code)
         self.installation.chunk_received(chunk, b"%d of %d" % (part, snapshot), self.stage.now)
-        self._sync()
+        if syncs:
+            self.sync()
 
-    def _sync(self) -> None:
+    def sync(self) -> None:
         ctx, now = self.stage.ctx, self.stage.now
         ctx.close_writes()
         for effect in ctx.take():
             if isinstance(effect, Persist):
                 self.rows += [bytes(write.data) for write in effect.writes if isinstance(write, InstallRows)]
                 ctx.persisted(effect.token, now)
-        messages = [effect.message for effect in ctx.take() if isinstance(effect, SendPeer)]
+        effects = list(ctx.take())
+        requests = [effect.request for effect in effects if isinstance(effect, Read)]
+        self.reads += [read for read in requests if isinstance(read, ReadPartition)]
+        messages = [effect.message for effect in effects if isinstance(effect, SendPeer)]
         self.asked += [
             (asked.snapshot, asked.part) for asked in messages if isinstance(asked, SnapshotRequest)
         ]
@@ -71,6 +86,30 @@ def test_a_snapshot_that_its_leader_has_closed_ends_the_installation() -> None:
     filling.part(5, 1, Code.BUSY)
     assert filling.installation.ended
     assert filling.ended == []
+
+
+def test_what_was_filled_and_is_wiped_for_another_leaders_snapshot_is_not_read_back() -> None:
+    """Else the replica would count as whole, and its disk would hold nothing of it."""
+    filling = Filling()
+    filling.part(5, 0, last=True)
+    [read] = filling.reads
+    filling.installation.replaced()
+    recovered = RecoveredPartition(UID, "t", 1, 0, 9, 10, 9, [(1, 9)], [], 0, NO_ENTRIES, {}, b"", [])
+    filling.stage.ctx.read_done(read.token, PartitionRead(read.token, UID, recovered), filling.stage.now)
+    assert filling.ended == []
+
+
+def test_an_installation_that_another_has_replaced_asks_for_nothing_and_reads_nothing() -> None:
+    filling = Filling()
+    filling.part(5, 0, last=True, syncs=False)
+    filling.installation.replaced()
+    filling.sync()
+    assert filling.reads == []
+    assert filling.ended == []
+    filling.stage.mono_us += limits.LEADER_SILENCE_MS * 1000 + 1
+    filling.installation.tick(filling.stage.now)
+    filling.sync()
+    assert filling.asked == [(0, 0)]
 
 
 def test_the_log_is_kept_after_a_snapshot_for_as_long_as_it_is_read() -> None:
