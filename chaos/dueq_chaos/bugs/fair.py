@@ -13,7 +13,7 @@ FAIR: Final = (
         "first-group-keeps-its-turn",
         "The group in front keeps its turn until it has no messages, and the others wait.",
         "Shreedhar and Varghese 1996: a queue that has used its quantum goes to the back",
-        (change(f"{_QUEUE}._charge", "elif above.left <= 0:", "elif False:"),),
+        (change(f"{_QUEUE}._charge", "elif node.left <= 0:", "elif False:"),),
         seeds=1065,
         finders=(
             355,
@@ -96,7 +96,7 @@ FAIR: Final = (
         "one-message-beyond-the-weight",
         "In its turn, a group gets one message more than its weight.",
         "an off-by-one in a quantum",
-        (change(f"{_QUEUE}._charge", "elif above.left <= 0:", "elif above.left < 0:"),),
+        (change(f"{_QUEUE}._charge", "elif node.left <= 0:", "elif node.left < 0:"),),
         seeds=356,
         finders=(355,),
     ),

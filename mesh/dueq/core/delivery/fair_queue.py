@@ -296,8 +296,7 @@ class FairQueue:
         while node.parent is not None and not node.in_ring:
             above = node.parent
             above.append(node)
-            if above.front is node:
-                above.left = self._weight(node)
+            self._begin_turn(above)
             node = above
 
     def _settings(self, node: Node) -> GroupSettings:
@@ -356,9 +355,9 @@ class FairQueue:
         return chosen
 
     def _valid(self, chosen: list[tuple[Node, int]], taken: KeysView[int]) -> Entries:
-        """Return the entries that still wait at their place and that nobody has taken.
+        """Return the entries that still wait at their place and that nobody has taken, up to one that does not.
 
-        The groups of the others get their turns back.
+        Its group gets the turn back, so whatever was chosen after it may come later: it is put back.
 
         Args:
             chosen: leaves and places.
@@ -371,17 +370,29 @@ class FairQueue:
         classes = [leaf.number << RANK_BITS | place >> _PLACE_BITS for leaf, place in chosen]
         good = (rows["state"] == WAITING) & (rows["wait_at"] == np.array(waits, np.uint64))
         good &= group_classes(rows) == np.array(classes, np.uint64)
-        if taken.isdisjoint(keys) and given.isdisjoint(keys) and len(set(keys)) == len(keys):
-            given.update(np.array(keys, np.uint64)[good].tolist())
-        else:
+        if not (taken.isdisjoint(keys) and given.isdisjoint(keys) and len(set(keys)) == len(keys)):
+            found: set[int] = set()
             for at in np.flatnonzero(good).tolist():
-                good[at] = keys[at] not in taken and keys[at] not in given  # a message may be entered twice
-                given.add(keys[at])
+                key = keys[at]
+                good[at] = (
+                    key not in taken and key not in given and key not in found
+                )  # it may be entered twice
+                found.add(key)
         if good.all():
+            given.update(keys)
             return rows
-        for at in reversed(np.flatnonzero(~good).tolist()):
-            self._discharge(chosen[at][0])
-        return rows.take(np.flatnonzero(good))
+        first = int(np.argmin(good))
+        given.update(keys[:first])
+        for at in range(len(chosen) - 1, first - 1, -1):
+            leaf, place = chosen[at]
+            if good[at]:
+                self._is_ready(
+                    again := self._leaf(leaf.number) or leaf, place >> _PLACE_BITS, place & _PLACE_MASK
+                )
+                self._places += 1
+                leaf = again
+            self._discharge(leaf)
+        return rows.take(np.arange(first))
 
     def _count_used(self) -> None:
         """Count the slots in use of groups that have a limit: derived from the leases, so that none is lost."""
@@ -451,9 +462,16 @@ class FairQueue:
 
     def _pass_on(self, node: Node) -> None:
         """It is the next child's turn."""
-        node.rotate()
         assert node.front is not None
-        node.left = self._weight(node.front)
+        node.front.left = 0
+        node.rotate()
+        self._begin_turn(node)
+
+    def _begin_turn(self, node: Node) -> None:
+        """Let the child in front have its turn, or go on with it."""
+        front = node.front
+        if front is not None and not front.left:
+            front.left = self._weight(front)
 
     def _charge(self, leaf: Node) -> None:
         """One message of the group was given."""
@@ -461,10 +479,10 @@ class FairQueue:
         self._count(node, 1)
         while (above := node.parent) is not None:
             self._count(above, 1)
-            above.left -= 1
+            node.left -= 1
             if not self._has_more(node):
                 self._leave(above, node)
-            elif above.left <= 0:
+            elif node.left <= 0:
                 self._pass_on(above)
             node = above
 
@@ -486,19 +504,21 @@ class FairQueue:
     def _give_turn_back(self, node: Node) -> None:
         """A message that was given comes back: it is the group's turn."""
         while (above := node.parent) is not None:
-            is_first = above.front is node
-            if node.in_ring and not is_first:
-                above.remove(node)
-            if not is_first:
+            front = above.front
+            if front is not None and front.left >= self._weight(front):
+                front.left = 0  # nothing of its turn is used yet
+            if front is not node:
+                if node.in_ring:
+                    above.remove(node)
                 above.append_first(node)
-            above.left = above.left + 1 if is_first else 1
+            node.left += 1
             node = above
 
     def _leave(self, above: Node, node: Node) -> None:
         """Nothing of a child is ready any more."""
         above.remove(node)
-        if above.front is not None:
-            above.left = self._weight(above.front)
+        node.left = 0
+        self._begin_turn(above)
         above.drop(node)
         if node.is_leaf:
             self._leaves.pop(node.number, None)

@@ -23,7 +23,7 @@ class Node:
         front: the child whose turn it is, of those that have something ready; None: none has.
         ring_size: how many children have something ready.
         in_ring: whether it is in the ring of its parent.
-        left: how many more messages the child in front gets.
+        left: how many more messages it gets in its turn, which another's may interrupt; 0: it has not begun.
         heap: places of messages that are ready and in memory, where they are its own.
         used: messages of the group that consumers hold, as far as anybody asks.
         drawn: those of them that were chosen in this turn, and are not leased yet.
@@ -95,7 +95,7 @@ class Node:
         own.heap, self.heap, self.number = self.heap, None, -1
         if self.in_ring:
             self.append(own)
-            self.left = 1
+            own.left = 1
         return own
 
     def drop(self, node: Node) -> None:

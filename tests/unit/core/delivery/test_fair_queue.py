@@ -307,6 +307,31 @@ def test_a_group_gets_its_turn_back_when_its_message_is_gone() -> None:
     assert len(story.queue) == 0
 
 
+def test_a_turn_that_a_message_which_is_gone_has_interrupted_goes_on_where_it_was() -> None:
+    """Else the others of its level would wait for more than one turn of this group."""
+    story = Story(a=GroupSettings(weight=4))
+    story.wait("a", 20)
+    (gone,) = story.wait("b")
+    story.wait("b", 4, rank=1)
+    story.wait("c", 4)
+    del story.entries[gone]
+    assert story.pop(9) == "a a a a b c a a a"
+    found = story.queue.pop(NOW, 3, story.leases.slot_of.keys())
+    story.queue.put_back(found)
+    assert story.pop(6) == "a b c a a a"
+    story.queue.put_back(story.queue.pop(NOW, 2, story.leases.slot_of.keys()))
+    assert story.pop(5) == "a b c a a"
+
+
+def test_a_group_that_is_alone_does_not_save_up_the_turns_that_it_gets_back() -> None:
+    story = Story()
+    story.wait("a", 9)
+    for _ in range(3):
+        story.queue.put_back(story.queue.pop(NOW, 1, story.leases.slot_of.keys()))
+    story.wait("b", 9)
+    assert story.pop(4) == "a b a b"
+
+
 def test_a_message_that_moved_comes_out_once_where_it_waits_now() -> None:
     story = Story()
     (key,) = story.wait("a", 1, at=NOW - 9)
