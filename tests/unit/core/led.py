@@ -129,9 +129,16 @@ class Stage:
         return self.tokens
 
     def insert(
-        self, dues_ms: list[int], ms: float = 0, uid: int = 1, size: int = 4, upload: int = 0, group: str = ""
+        self,
+        dues_ms: list[int],
+        ms: float = 0,
+        uid: int = 1,
+        size: int = 4,
+        upload: int = 0,
+        group: str = "",
+        expires_ms: int = 0,
     ) -> list[int]:
-        """Insert messages (due in ms after the start) and commit; returns their keys."""
+        """Insert messages (due, and perhaps expiring, in ms after the start) and commit; returns their keys."""
         led, now = self.leds[uid], at(ms)
         record = Record(RecordKind.INSERT, uid, 0, 0, 0)
         record.due = np.array([START_MS + due for due in dues_ms], np.uint64)
@@ -139,6 +146,8 @@ class Stage:
         record.crc = np.zeros(len(dues_ms), np.uint32)
         if upload:
             record.upload = np.full(len(dues_ms), upload, np.uint64)
+        if expires_ms:
+            record.expires = np.full(len(dues_ms), START_MS + expires_ms, np.uint64)
         if group:
             record.groups, record.group = (group,), np.zeros(len(dues_ms), np.uint16)
         record.requests = (RequestRef(b"p" * 16, led.sequence + 1, led.sequence + 1, len(dues_ms)),)

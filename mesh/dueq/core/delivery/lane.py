@@ -267,13 +267,18 @@ class Lane:
         return self._in_time(self._pushable(slots, tokens, now), mesh_ms, now)
 
     def _in_time(self, slots: Slots, mesh_ms: int, now: Now) -> Slots:
-        """Return those that may still be delivered; the leases of all others are ended."""
-        if not is_full(self.leases.entry):
+        """Return those that may still be delivered; the others' leases are ended, if no consumer can have them."""
+        leases = self.leases
+        if not is_full(leases.entry):
             return slots
-        over = self.over(self.leases.entry.take(slots), mesh_ms)
+        over = self.over(leases.entry.take(slots), mesh_ms)
         if not over.any():
             return slots
-        self.end_now(slots[over], now)
+        again = slots[over & (leases.phase[slots] == Phase.AGAIN)]
+        # An earlier push may still arrive, or be at work: such a lease lasts as long as it says.
+        leases.unstage(again)
+        leases.phase[again] = Phase.PUSHED
+        self.end_now(slots[over & (leases.phase[slots] != Phase.PUSHED)], now)
         return slots[~over]
 
     @staticmethod

@@ -66,6 +66,23 @@ def test_a_lease_that_lacks_half_of_its_time_is_not_pushed_again_but_runs_out() 
     assert [push.attempt.tolist() for push in stage.run(4010)] == [[2]]
 
 
+def test_a_lease_whose_message_has_expired_since_is_not_pushed_again_but_runs_out() -> None:
+    """The consumer may be at work on it: the attach that lacks it and the push may have crossed."""
+    stage = Stage()
+    keys = stage.insert([10], expires_ms=1_000)
+    stage.attach(0, lease_ms=4000)
+    stage.run(0)
+    assert [keys_in(push) for push in stage.run(10)] == [keys]
+    stage.attach(1500, attach=2)
+    assert stage.run(1500) == []
+    stage.beat(3000, attach=2, number=2)
+    stage.run(3000)
+    assert kinds(stage) == [RecordKind.LEASE]
+    stage.beat(4010, attach=2, number=3)
+    assert stage.run(4010) == []
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.LAPSE]
+
+
 def test_a_push_that_was_not_seen_for_a_second_goes_out_again() -> None:
     stage, keys = pushed(count=2)
     stage.beat(900, number=2, lease_ms=60_000, push_seen=0)
