@@ -33,6 +33,8 @@ PUSH_ROW: Final = np.dtype(
 )
 """As the struct PushRow of the schema: without a gap, so that no byte is left to chance."""
 _ROW: Final = struct.Struct("<4Q5I2H")
+_TOKEN: Final = 3
+_UID: Final = 4
 assert _ROW.size == PUSH_ROW.itemsize == 56
 
 PushRows = npt.NDArray[Any]
@@ -109,3 +111,12 @@ class Push:
     def each_row(self) -> Iterator[tuple[int, ...]]:
         """Return the rows as tuples, in the order of PUSH_ROW's fields: faster than column by column."""
         return _ROW.iter_unpack(self.rows.tobytes())
+
+    def newest_tokens(self) -> dict[int, int]:
+        """Return the highest token of each partition."""
+        newest: dict[int, int] = {}
+        for row in self.each_row():
+            token, uid = row[_TOKEN], row[_UID]
+            if token > newest.get(uid, 0):
+                newest[uid] = token
+        return newest

@@ -48,7 +48,7 @@ HANDLING: Final = (
         "newer-lease-ignored",
         "A consumer with a newer lease of a message does not give up the older one.",
         "Pulsar #5969: a redelivered message with two entries in the consumer's tracker",
-        (change("client.core.consuming.holding:Holding.take", "self.lose([old])", "pass"),),
+        (change("client.core.consuming.holding:Holding.take", "self.lose([held[name]])", "pass"),),
         seeds=33,
         finders=(11,),
     ),

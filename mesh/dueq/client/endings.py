@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dueq import limits
 from dueq.client.times import Seconds, duration_ms
@@ -23,12 +23,18 @@ class Ending(NamedTuple):
     """JSON; empty: they stay."""
 
 
+PLAIN: Final = Ending()
+"""Nothing is said of it: most acks are so."""
+
+
 def ack(reason: str) -> Ending:
     """Check how messages are done.
 
     Raises:
         InvalidRequest: the reason is no text, or too long.
     """
+    if reason == "" and isinstance(reason, str):
+        return PLAIN
     if not isinstance(reason, str):
         raise InvalidRequest(f"a reason is a str, not {type(reason).__name__}: {reason!r:.80}")
     try:

@@ -16,7 +16,7 @@ from dueq.client.aio.running import AsyncRun
 from dueq.client.aio.waiting import Arrivals, Lock
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
-from dueq.client.endings import Ending
+from dueq.client.endings import PLAIN, Ending
 from dueq.client.handling import Handled
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
@@ -129,7 +129,7 @@ class AsyncConsumer:
             OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
             ClientClosed: the consumer is closed.
         """
-        return await self._settle(RecordKind.ACK, _deliveries(batch), Ending(), wait, timeout)
+        return await self._settle(RecordKind.ACK, _deliveries(batch), PLAIN, wait, timeout)
 
     async def nack(
         self,
@@ -306,7 +306,7 @@ class AsyncConsumer:
     async def _acked(self, taken: list[Delivery]) -> list[Delivery]:
         """Ack messages before anybody sees them; returns those whose ack is committed."""
         try:
-            await self._settle(RecordKind.ACK, taken, Ending(), True, None)
+            await self._settle(RecordKind.ACK, taken, PLAIN, True, None)
         except StaleLease as stale:
             pairs = zip(taken, stale.outcomes, strict=True)
             return [delivery for delivery, outcome in pairs if outcome is Outcome.DONE]
@@ -356,16 +356,9 @@ class AsyncConsumer:
         runtime = self._runtime
         if runtime is None or runtime.forked:
             runtime = await self._live()
+        amount_ms, fate, reason, headers = ending
         runtime.submit_lazily(
-            events.Settle(
-                self.consumer_id,
-                kind,
-                deliveries,
-                ending.amount_ms,
-                fate=ending.fate,
-                reason=ending.reason,
-                headers=ending.headers,
-            )
+            events.Settle(self.consumer_id, kind, deliveries, amount_ms, 0, 0, fate, reason, headers)
         )
         return []
 

@@ -31,6 +31,7 @@ from dueq.client.core.changing.request_windows import RequestWindows
 from dueq.client.core.changing.uploads import Uploads
 from dueq.client.core.consuming.consumer import Consumer
 from dueq.client.core.consuming.pulling import Pulling
+from dueq.client.core.consuming.settling import joined_acks
 from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context, RandomSource
 from dueq.client.core.links.links import Links
@@ -122,7 +123,7 @@ class ClientCore:
         context.now, context.effects = now, []
         if not self._closed:
             self._links.start()
-        for event in events:
+        for event in joined_acks(events):
             self._handlers[type(event)](event)
         context.timers.run(now.mono_us)
         return context.effects

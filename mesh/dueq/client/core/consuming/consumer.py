@@ -274,11 +274,7 @@ class Consumer:
 
     def _note_leader(self, push: Push, leader: str) -> None:
         """The sender of a lease newer than any before leads: decisions on short leases cannot wait for an answer."""
-        newest: dict[int, int] = {}
-        for _, _, _, token, uid, *_ in push.each_row():
-            if token > newest.get(uid, 0):
-                newest[uid] = token
-        for uid, token in newest.items():
+        for uid, token in push.newest_tokens().items():
             if token > self._newest.get(uid, 0):
                 self._newest[uid] = token
                 if self._directory.leader(self.topic, uid) != leader:
@@ -305,15 +301,21 @@ class Consumer:
 
     def _settled(self, batch: Batch, outcomes: list[Outcome]) -> None:
         """Decisions are confirmed, or refused."""
-        refused: list[Delivery] = []
-        for delivery, outcome in zip(batch.deliveries, outcomes, strict=True):
-            if batch.kind is RecordKind.EXTEND and outcome in (Outcome.DONE, Outcome.UNKNOWN):
-                continue  # the lease has the end that may be believed, and is looked at before it
-            if outcome is Outcome.DONE or batch.kind is RecordKind.RELEASE:
-                self._holding.drop(delivery)
-            elif not delivery.lost:
-                refused.append(delivery)
-        self._holding.lose(refused)
+        final = batch.kind is not RecordKind.EXTEND
+        if final and (batch.kind is RecordKind.RELEASE or outcomes.count(Outcome.DONE) == len(outcomes)):
+            self._holding.drop(batch.deliveries)
+        else:
+            finished: list[Delivery] = []
+            refused: list[Delivery] = []
+            for delivery, outcome in zip(batch.deliveries, outcomes, strict=True):
+                if not final and outcome in (Outcome.DONE, Outcome.UNKNOWN):
+                    continue  # the lease has the end that may be believed, and is looked at before it
+                if outcome is Outcome.DONE:
+                    finished.append(delivery)
+                elif not delivery.lost:
+                    refused.append(delivery)
+            self._holding.drop(finished)
+            self._holding.lose(refused)
         if self._closing is not None:
             self._maybe_goodbye()
         elif any(session.waiting for session in self._leaders.sessions.values()):

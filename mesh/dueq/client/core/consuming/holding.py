@@ -46,28 +46,33 @@ class Holding:
 
     def take(self, deliveries: Sequence[Delivery]) -> None:
         """These have come; each takes the place of an older lease of its message."""
-        held, counts = self._held, self.counts
+        held, counts, alive_us = self._held, self.counts, self._alive_us
         earliest: int | None = None
         for delivery in deliveries:
-            old = held.get(delivery.name)
-            if old is not None:
-                self.lose([old])
-            held[delivery.name] = delivery
-            counts[delivery.uid] += 1
+            name = delivery.name
+            if name in held:
+                self.lose([held[name]])
+            held[name] = delivery
+            uid = delivery.uid
+            counts[uid] += 1
+            if uid not in alive_us:
+                alive_us[uid] = self._context.mono_us
             if earliest is None or delivery.deadline_us < earliest:
                 earliest = delivery.deadline_us
-            if delivery.uid not in self._alive_us:
-                self._alive_us[delivery.uid] = self._context.mono_us
         if earliest is not None:
             self.look_at(earliest - self._margin_us)
 
-    def drop(self, delivery: Delivery) -> None:
-        """This lease is finished, if it is held."""
-        if self._held.get(delivery.name) is delivery:
-            del self._held[delivery.name]
-            self.counts[delivery.uid] -= 1
-            if not self.counts[delivery.uid]:
-                del self.counts[delivery.uid]
+    def drop(self, deliveries: Sequence[Delivery]) -> None:
+        """These leases are finished, as far as they are held."""
+        held, counts = self._held, self.counts
+        for delivery in deliveries:
+            name = delivery.name
+            if held.get(name) is delivery:
+                del held[name]
+                uid = delivery.uid
+                counts[uid] -= 1
+                if not counts[uid]:
+                    del counts[uid]
 
     def lose(self, deliveries: Sequence[Delivery], *, returning: bool = False) -> None:
         """These leases are over; `returning`: their messages are to be given back where they still can be."""
@@ -75,7 +80,7 @@ class Holding:
             return
         for delivery in deliveries:
             delivery.lost = True
-            self.drop(delivery)
+        self.drop(deliveries)
         self._context.log(
             "warning", "leases.lost", topic=self._topic, count=len(deliveries), first=deliveries[0].id
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -13,7 +13,7 @@ from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context
 from dueq.client.core.ports.change import Part
 from dueq.client.core.ports.delivery import Delivery
-from dueq.client.core.ports.events import Settle
+from dueq.client.core.ports.events import Event, Settle
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import OutcomeUnknown
 from dueq_codecs.records import Fate, Outcome, RecordKind
@@ -71,6 +71,38 @@ class Batch:
         self.until_us: list[int] = []
         self.waiters: dict[int, tuple[Waiter, int]] = {}
 
+    def note(self, event: Settle, until_us: int) -> None:
+        """Note what was decided about the deliveries that came last: all of them by this event."""
+        count = len(self.deliveries)
+        if self.kind in _WITH_AMOUNT:
+            self.amounts_ms += [event.amount_ms] * (count - len(self.amounts_ms))
+        if self.kind is RecordKind.NACK:
+            self.fates += [event.fate] * (count - len(self.fates))
+        if self.kind in _WITH_REASON:
+            self.reasons += [event.reason] * (count - len(self.reasons))
+        if self.kind is RecordKind.EXTEND:
+            self.until_us += [until_us] * (count - len(self.until_us))
+
+
+def joined_acks(happened: Iterable[Event]) -> Iterator[Event]:
+    """Return what has happened, in order: acks that nobody waits for, one after another, are one event."""
+    acks: list[Delivery] = []
+    consumer_id = b""
+    for event in happened:
+        if type(event) is Settle and event.kind is RecordKind.ACK and not event.call and not event.reason:
+            if acks and event.consumer_id != consumer_id:
+                yield Settle(consumer_id, RecordKind.ACK, acks)
+                acks = []
+            consumer_id = event.consumer_id
+            acks += event.deliveries
+            continue
+        if acks:
+            yield Settle(consumer_id, RecordKind.ACK, acks)
+            acks = []
+        yield event
+    if acks:
+        yield Settle(consumer_id, RecordKind.ACK, acks)
+
 
 class Settling:
     """The decisions of one consumer that are not confirmed yet.
@@ -120,6 +152,8 @@ class Settling:
             self._calls.begin(event.call, event.deadline_us, lambda: self._expired(event))
         kind = event.kind
         final = kind is not RecordKind.EXTEND
+        until_us = 0 if final else self._context.mono_us + event.amount_ms * 1000
+        batches: dict[int, Batch] = {}
         for place, delivery in enumerate(event.deliveries):
             if delivery.settling or (delivery.lost and not final):
                 if waiter is not None:
@@ -128,31 +162,35 @@ class Settling:
             if final:
                 delivery.settling, delivery.decided = True, kind
                 self.finishing[delivery] = None
-            alike = kind, delivery.uid, event.headers
-            batch = self._gathering.get(alike)
+            else:
+                delivery.ask(until_us)
+            uid = delivery.uid
+            batch = batches.get(uid)
             if batch is None:
-                batch = self._gathering[alike] = Batch(*alike)
+                batch = batches[uid] = self._batch(kind, uid, event.headers)
             if waiter is not None:
                 batch.waiters[len(batch.deliveries)] = (waiter, place)
-            if kind in _WITH_AMOUNT:
-                batch.amounts_ms.append(event.amount_ms)
-            if kind is RecordKind.NACK:
-                batch.fates.append(event.fate)
-            if kind in _WITH_REASON:
-                batch.reasons.append(event.reason)
-            if not final:
-                until_us = self._context.mono_us + event.amount_ms * 1000
-                delivery.ask(until_us)
-                batch.until_us.append(until_us)
             batch.deliveries.append(delivery)
             self._rows += 1
             if len(batch.deliveries) >= limits.REQUEST_ROWS_MAX:
-                self._send(self._gathering.pop(alike))
+                batch.note(event, until_us)
+                self._send(self._gathering.pop((kind, uid, event.headers)))
+                del batches[uid]
+        for batch in batches.values():
+            batch.note(event, until_us)
         if waiter is not None and not waiter.missing:
             self._calls.complete(waiter.call, waiter.outcomes)
         if self._gathering:
             patient = kind is RecordKind.ACK and waiter is None and self._rows < self._rows_patient
             self._flush_within(self._linger_us if patient else LINGER_US)
+
+    def _batch(self, kind: RecordKind, uid: int, headers: str) -> Batch:
+        """Return the decisions of this kind that are being gathered for a partition."""
+        alike = kind, uid, headers
+        batch = self._gathering.get(alike)
+        if batch is None:
+            batch = self._gathering[alike] = Batch(kind, uid, headers)
+        return batch
 
     def flush(self, patient: bool = False) -> None:
         """Send what was gathered; `patient`: the leaders may gather it, too."""

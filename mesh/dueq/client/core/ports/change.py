@@ -296,8 +296,10 @@ class Part:
     def outcomes(self) -> list[Outcome]:
         """The outcome of each row of any other kind."""
         assert self.reply is not None
-        rows = self.reply.outcomes[self.offset : self.offset + self.rows].tolist()
-        return [OUTCOMES[value] if value < len(OUTCOMES) else Outcome.UNKNOWN for value in rows]
+        column = self.reply.outcomes[self.offset : self.offset + self.rows]
+        if not column.any():
+            return [Outcome.DONE] * len(column)
+        return [OUTCOMES[value] if value < len(OUTCOMES) else Outcome.UNKNOWN for value in column.tolist()]
 
 
 class Change:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dueq import limits
+from dueq.client.core.consuming.settling import joined_acks
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.effects import Completed, Deliver, Effect, Failed, LeaseLost, Send
@@ -71,6 +72,59 @@ def test_an_ack_that_nobody_waits_for_is_patient_until_others_are_not_or_credit_
         RecordKind.ACK,
         RecordKind.NACK,
     }
+
+
+def test_acks_one_after_another_are_one_decision_and_stay_before_what_comes_after_them() -> None:
+    other = b"another consumer"
+    stage = Stage()
+    attached(stage)
+    a, b, c, d, e, f = delivered(stage, "a", b"1", b"2", b"3", b"4", b"5", b"6")
+
+    def ack(
+        *deliveries: Delivery, consumer: bytes = CONSUMER, call: int = 0, reason: str = ""
+    ) -> events.Settle:
+        return events.Settle(consumer, RecordKind.ACK, deliveries, call=call, reason=reason)
+
+    release = events.Settle(CONSUMER, RecordKind.RELEASE, [d])
+    happened = [
+        ack(a),
+        ack(b, c),
+        release,
+        ack(e),
+        ack(f, consumer=other),
+        ack(a, call=3),
+        ack(b, reason="x"),
+    ]
+    joined = [
+        (event.consumer_id, event.kind, list(event.deliveries), event.call, event.reason)
+        for event in joined_acks(happened)
+        if isinstance(event, events.Settle)
+    ]
+    assert joined == [
+        (CONSUMER, RecordKind.ACK, [a, b, c], 0, ""),
+        (CONSUMER, RecordKind.RELEASE, [d], 0, ""),
+        (CONSUMER, RecordKind.ACK, [e], 0, ""),
+        (other, RecordKind.ACK, [f], 0, ""),
+        (CONSUMER, RecordKind.ACK, [a], 3, ""),
+        (CONSUMER, RecordKind.ACK, [b], 0, "x"),
+    ]
+    assert list(joined_acks([])) == []
+
+
+def test_each_row_of_a_request_has_what_its_own_decision_said() -> None:
+    stage = Stage(["a"], {1: "a", 2: "a"})
+    attached(stage)
+    a, b, c, d = delivered(stage, "a", b"1", b"2", b"3", b"4")
+    for delivery, amount_ms, reason in ((a, 10, "x"), (b, 0, ""), (c, 30, "y")):
+        settling = events.Settle(CONSUMER, RecordKind.NACK, [delivery], amount_ms, reason=reason)
+        assert not sent(stage.step(settling), ChangeRequest)
+    acks = events.Settle(CONSUMER, RecordKind.ACK, [d], reason="filtered")
+    stage.step(acks)
+    nack, ack = sorted(sent(stage.run_until(stage.ms + 2), ChangeRequest), key=lambda request: request.rows)[
+        ::-1
+    ]
+    assert (nack.amount_ms.tolist(), list(nack.reasons)) == ([10, 0, 30], ["x", "", "y"])
+    assert (ack.rows, list(ack.reasons)) == (1, ["filtered"])
 
 
 def patient_acks(stage: Stage, *deliveries: Delivery) -> list[ChangeRequest]:
