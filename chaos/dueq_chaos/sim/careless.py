@@ -270,7 +270,7 @@ class CarelessUsers:
 
     def _browse(self, random: Random) -> None:
         if self._reader is None:
-            self._reader = BrowsingUser(self.mesh, self.topic, self.uids, self.wire)
+            self._reader = BrowsingUser(self.mesh, self.topic, self.wire)
         self._reader.browse(random)
 
 

@@ -5,7 +5,7 @@ The result of a walk is compared with the state of the committed records, applie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Final
@@ -77,14 +77,18 @@ class BrowsingUser:
     Args:
         mesh: where.
         topic: what is read.
-        uids: its partitions, by place.
         wire: whether its frames go through the codecs.
     """
 
-    def __init__(self, mesh: SimMesh, topic: str, uids: Sequence[int], wire: bool) -> None:
-        self.mesh, self.topic, self.uids = mesh, topic, uids
+    def __init__(self, mesh: SimMesh, topic: str, wire: bool) -> None:
+        self.mesh, self.topic = mesh, topic
         self.client: SimClient = mesh.sdk("reader")
         self.client.wire = wire
+
+    @property
+    def uids(self) -> list[int]:
+        """The topic's partitions, by place; there may be more by and by."""
+        return [partition.uid for partition in self.mesh.coordinator.topics[self.topic].partitions]
 
     def browse(self, random: Random) -> None:
         """Begin a walk."""
