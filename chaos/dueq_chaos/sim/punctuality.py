@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from dueq.core.ports.entry import is_full
 from dueq_chaos.sim.consuming import ConsumingUser
 from dueq_chaos.sim.history import name_of
 from dueq_chaos.sim.ledger import Ledger
@@ -36,7 +37,10 @@ def unreceived(mesh: SimMesh, ledger: Ledger, consumers: list[ConsumingUser]) ->
     topic_of = {part.uid: topic for topic in mesh.coordinator.topics.values() for part in topic.partitions}
     for uid in mesh.coordinator.nodes:
         reference = ledger.reference(uid)
-        for entry in reference.leased():
+        leased = reference.leased()
+        if is_full(leased):  # what has expired is not sent a second time
+            leased = leased[(leased["expires"] == 0) | (leased["expires"] > now_ms - _ARRIVES_MS)]
+        for entry in leased:
             key, token = (uid, int(entry["sequence"]), int(entry["row"])), int(entry["token"])
             given = ledger.lease(uid, token)
             user = open_ones.get(ledger.holder(uid, token, key[1], key[2]))
