@@ -47,6 +47,36 @@ ENDINGS: Final = (
         finders=(389,),
     ),
     Bug(
+        "redriven-onto-a-taken-key",
+        "A dead message comes back though another has its unique key by now, and takes it from that.",
+        "docs/how-to/unique-keys.md: of messages that live one has the key",
+        (change("core.state.live:LiveMessages._take_back", "name[:2] == owner", "True"),),
+        seeds=0,
+        finders=(89000001,),
+    ),
+    Bug(
+        "own-limit-of-attempts-ignored",
+        "A message dies by the attempts that its topic allows, whatever it says itself.",
+        "docs/how-to/dead-letters.md: `max_attempts` of a message comes before that of its topic",
+        (
+            change(
+                "core.state.live:LiveMessages._dying",
+                'np.where(rows["attempts_max"] > 0, rows["attempts_max"], most)',
+                "most",
+            ),
+        ),
+        seeds=0,
+        finders=(89000001, 88000005),
+    ),
+    Bug(
+        "dead-nack-is-only-a-nack",
+        "A message that its consumer has said is dead waits again.",
+        "docs/how-to/dead-letters.md: `nack(dead=True)`",
+        (change("core.partition.back_off:decide", "if (fate == Fate.DEAD).any():", "if False:"),),
+        seeds=0,
+        finders=(89000001, 88000027),
+    ),
+    Bug(
         "replaced-headers-not-saved",
         "A checkpoint leaves out the headers that a nack has replaced: after a restart the old ones come back.",
         "an annotation that is kept in memory beside the log, and lost with the log's beginning",

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from dueq import limits
-from dueq_chaos.sim import asking, deeds, extremes, idlers, repeating, scale, triggering
+from dueq_chaos.sim import asking, bearing, deeds, extremes, idlers, repeating, scale, triggering
 from dueq_chaos.sim.habits import Habits
 from dueq_chaos.sim.topologies import Topology, draw_topology, is_drawn
 
@@ -266,6 +266,7 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
     keyed: list[Step] = []
     if any(shape.keys == "unique" for shape in options.topology.topics):
         keyed = _keyed(Random(seed * 0x5851F42D + 53), at_us)
+        keyed += [Step(*found) for found in bearing.draw(seed, at_us)]
     if is_drawn(seed) and (mishaps := _mishaps(Random(seed * 0x9E3779B1 + 13))):
         steps = [step for step in steps if step.kind in {*TRAFFIC, "load job", "backlog", "recur"}] + mishaps
         at_us = max(at_us, mishaps[-1].at_us)

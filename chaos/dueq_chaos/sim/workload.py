@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from dueq import limits
 from dueq.client.core.ports import events
-from dueq_chaos.sim import asking, deeds, repeating, triggering
+from dueq_chaos.sim import asking, bearing, deeds, repeating, triggering
 from dueq_chaos.sim.asking import Asker
+from dueq_chaos.sim.bearing import Bearers
 from dueq_chaos.sim.bodies import body_of
 from dueq_chaos.sim.careless import CarelessUsers
 from dueq_chaos.sim.claimed import Asked
@@ -121,6 +122,7 @@ class Workload:
         self._configuring: ConfiguringUser | None = None
         self._triggering: Triggering | None = None
         self._asker: Asker | None = None
+        self._bearers: Bearers | None = None
         self._doers: dict[str, Mortals | Surgeons | Conditions | Pullers] = {}
         self._kinds: dict[str, Callable[[Random], None]] = {
             "schedule": lambda random: self._schedule(random, -200, 4_000),
@@ -149,6 +151,8 @@ class Workload:
             "purge": lambda random: self._configurer().purge(self._topic(random), random),
             triggering.TRIGGER: lambda random: self._operator().do(self._topic(random), random),
             asking.ASK: self._ask,
+            bearing.DIE: lambda random: self._bear(bearing.DIE, random),
+            bearing.RETURN: lambda random: self._bear(bearing.RETURN, random),
             "recur": self._recur,
             "time-outs": self._time_outs,
             "schedule steadily": self._schedule_steadily,
@@ -402,6 +406,14 @@ class Workload:
         message = self.mesh.history.messages[key]
         if self.producer.client.core is not None and not message.finished and not message.unsure:
             self.producer.alter(topic, [key], dues)
+
+    def _bear(self, kind: str, random: Random) -> None:
+        """Let bearers of keys die, or come back."""
+        if self._bearers is None:
+            mortals = self._users_of("redrive")
+            assert isinstance(mortals, Mortals)
+            self._bearers = Bearers(self.mesh, self.producer, mortals)
+        self._bearers.do(kind, self._topic(random), random)
 
     def _ask(self, random: Random) -> None:
         """Ask for messages that have ended."""
