@@ -15,6 +15,7 @@ from tests.unit.client.core.consuming import test_consumer as consumers
 from tests.unit.client.core.consuming import test_settling as settling
 from tests.unit.core.delivery import test_renewals as renewals
 from tests.unit.core.replication import test_replication as replicas
+from tests.unit.gateway import test_once_full as once_full
 
 from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.staged import STAGED
@@ -35,6 +36,7 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     "last-commit-told-once": lambda: replicas.test_the_last_commit_position_is_told_until_it_was_heard(
         replicas.Stage()
     ),
+    "full-of-names-for-good": once_full.test_a_full_table_forgets_though_all_is_refused,
     "full-of-jobs-for-good": (
         jobs.test_a_partition_that_is_full_of_jobs_takes_more_once_time_has_passed_though_nothing_else_happens
     ),

@@ -112,6 +112,13 @@ STAGED: Final = (
         finders=(2631, 20108),
     ),
     Bug(
+        "full-of-names-for-good",
+        "A partition that is full of idempotency keys refuses all that comes, and so never forgets one.",
+        "Kafka Streams: stream time passes by records only",
+        (change("core.partition.ageing:_fills_up", "timeline.names_run_out", "False"),),
+        seeds=0,
+    ),
+    Bug(
         "last-commit-told-once",
         "The last commit position is sent to a follower once, and may be lost.",
         "a bug that the storms have found here; Kafka KAFKA-19996: a stale high watermark",

@@ -109,6 +109,8 @@ SELDOM: dict[int, tuple[str, dict[str, Any]]] = {
 }
 """More of these (see `seldom`, `upgrades`), by slot: they share another of every so many seeds."""
 _SELDOM_AT, _SELDOM_SLOTS = 4, 8
+_CROWDED_FROM = 89_000_000
+"""From this seed on some storms have little room for keys."""
 _EXTREME = (0, 8, 10, 12)
 """And in these, but for the first few, something is extreme (see `extremes`)."""
 
@@ -267,6 +269,8 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
     if any(shape.keys == "unique" for shape in options.topology.topics):
         keyed = _keyed(Random(seed * 0x5851F42D + 53), at_us)
         keyed += [Step(*found) for found in bearing.draw(seed, at_us)]
+    if seed >= _CROWDED_FROM and (keyed or any(step.kind in repeating.KINDS for step in steps)):
+        options = _crowded(Random(seed * 0x27D4EB2F + 103), options)
     if is_drawn(seed) and (mishaps := _mishaps(Random(seed * 0x9E3779B1 + 13))):
         steps = [step for step in steps if step.kind in {*TRAFFIC, "load job", "backlog", "recur"}] + mishaps
         at_us = max(at_us, mishaps[-1].at_us)
@@ -363,6 +367,14 @@ def _keyed(random: Random, until_us: int) -> list[Step]:
         )
         for _ in range(random.randint(20, 90))
     ]
+
+
+def _crowded(random: Random, options: Options) -> Options:
+    """Little room for unique keys and idempotency keys, in every third seed; from a stream of its own, too."""
+    if random.random() < 0.66:
+        return options
+    few = ("NAMES_MAX", random.choice([3, 6, 12])), ("NAMES_LOOKED_UP_MAX", random.choice([1, 64]))
+    return replace(options, limits=(*options.limits, *few))
 
 
 def _shared(random: Random, until_us: int) -> list[Step]:
