@@ -111,8 +111,8 @@ class Names:
 
     @property
     def run_out(self) -> bool:
-        """Whether a key may be remembered that is forgotten at some age."""
-        return self._oldest_until < _NEVER
+        """Whether a key may be remembered that is forgotten at some age: while the disk is asked, nobody knows."""
+        return self._swept or self._oldest_until < _NEVER
 
     # ------------------------------------------------------------ rows in memory
 

@@ -236,6 +236,25 @@ def test_what_is_remembered_no_more_goes_with_the_next_checkpoint() -> None:
     assert kept.timeline.names_count == 0
 
 
+def test_it_is_not_known_that_nothing_runs_out_while_the_disk_is_asked() -> None:
+    kept = Kept(remember_ms=5_000)
+    kept.insert(b"a")
+    kept.save()
+    assert not kept.timeline.names_run_out, "a live message bears it"
+    kept.end(RecordKind.CANCEL, 2)
+    row = unpack_name(kept.save()[A])
+    assert isinstance(row, Remembered)
+    assert kept.timeline.names_run_out
+    kept.stamp += 10_000
+    kept.timeline.apply(kept._next(RecordKind.BARRIER))
+    sweep = kept.timeline.wants_sweep()
+    assert sweep is not None
+    assert kept.timeline.names_run_out, "the disk may have more"
+    kept.timeline.swept(sweep[0], [(row.until, A)], None)
+    kept.save()
+    assert not kept.timeline.names_run_out
+
+
 def _insert_of(kept: Kept, key: bytes) -> Record:
     record = kept._next(RecordKind.INSERT)
     record.due, record.keyed = np.full(1, DUE, np.uint64), Meta.KEY
