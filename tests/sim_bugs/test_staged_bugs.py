@@ -13,9 +13,11 @@ from tests.scenarios import test_triggers as triggers
 from tests.sim import test_jobs as jobs
 from tests.unit.client.core.consuming import test_consumer as consumers
 from tests.unit.client.core.consuming import test_settling as settling
+from tests.unit.core.delivery import test_pulls as pulls
 from tests.unit.core.delivery import test_renewals as renewals
 from tests.unit.core.replication import test_replication as replicas
 from tests.unit.gateway import test_once_full as once_full
+from tests.unit.testing import test_on_receipt as on_receipt
 
 from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.staged import STAGED
@@ -37,6 +39,8 @@ FOUND_BY: dict[str, Callable[[], None]] = {
         replicas.Stage()
     ),
     "full-of-names-for-good": once_full.test_a_full_table_forgets_though_all_is_refused,
+    "stale-receipt-handed-out": on_receipt.test_what_another_has_settled_meanwhile_is_not_handed_out,
+    "listed-wherever-it-waits": pulls.test_it_is_told_which_pulls_do_not_wait_here,
     "full-of-jobs-for-good": (
         jobs.test_a_partition_that_is_full_of_jobs_takes_more_once_time_has_passed_though_nothing_else_happens
     ),

@@ -119,6 +119,32 @@ STAGED: Final = (
         seeds=0,
     ),
     Bug(
+        "stale-receipt-handed-out",
+        'With `ack="on_receipt"` a message is handed out though its ack came too late: another may have it, too.',
+        "docs/how-to/receive.md: at most once",
+        (
+            change(
+                "client.aio.consumer:AsyncConsumer._acked",
+                "return [delivery for delivery, outcome in pairs if outcome is Outcome.DONE]",
+                "return [delivery for delivery, outcome in pairs]",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
+        "listed-wherever-it-waits",
+        "A leader lets a pull wait on that is listed, though it was begun anew since, or waits at another route.",
+        "a keep-alive that is late, and is taken for one of the present connection",
+        (
+            change(
+                "core.delivery.pulls:Pulls.waiting",
+                "if pull is None or pull.session.attach != attach or pull.session.route != route:",
+                "if pull is None:",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
         "last-commit-told-once",
         "The last commit position is sent to a follower once, and may be lost.",
         "a bug that the storms have found here; Kafka KAFKA-19996: a stale high watermark",
