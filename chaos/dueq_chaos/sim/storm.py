@@ -55,9 +55,15 @@ class Outcome:
     taken: Taken | None = None
 
 
+_WRONG_CLOCKS = {"set clock", "drift clock", "wrong heir", "wrong start"}
+"""Faults after which a delivery may be early by true time."""
+_WRONG_FOR_CLIENTS = {"forgetful under a wrong heir"}
+"""Faults after which a client that begins may take the time from a broker whose clock is wrong."""
+
+
 def _clock_error_us(plan: Plan) -> int:
     """How early a delivery may be by true time: not at all, while every clock is right."""
-    wrong = {step.kind for step in plan.steps} & {"set clock", "drift clock", "wrong heir", "wrong start"}
+    wrong = {step.kind for step in plan.steps} & _WRONG_CLOCKS
     return (_CLOCK_ERROR_US if wrong else 0) + (_DRIFT_ERROR_US if "drift clock" in wrong else 0)
 
 
@@ -129,7 +135,8 @@ class Storm:
             )  # fmt: skip
         workload = self._workload = Workload(mesh, self.plan.options)
         if idlers.has_some(world.seed):
-            self._idlers = Idlers(mesh, self.plan.options.wire, workload.send, not self._clock_error_us)
+            wrong = {step.kind for step in self.plan.steps} & (_WRONG_CLOCKS | _WRONG_FOR_CLIENTS)
+            self._idlers = Idlers(mesh, self.plan.options.wire, workload.send, not wrong)
         self._weather()
         began_us = world.now_us
         for step in self.plan.steps:
