@@ -60,6 +60,7 @@ class Pulling:
         self._directory, self._windows = directory, windows
         self._open: dict[bytes, PullCall] = {}
         self._by_call: dict[int, PullCall] = {}
+        self._unordered: dict[bytes, PullCall] = {}  # those by a name that have asked nobody yet, in order
         self._clocks: dict[str, LeaderClock] = {}
         self._count = self._ordered = 0
         name = hashlib.blake2b(context.client_id, digest_size=16, person=b"dueq.waiting").digest()
@@ -74,6 +75,8 @@ class Pulling:
         name = hashlib.blake2b(seed, digest_size=16, person=b"dueq.pull").digest()
         pulling = PullCall(event, name, self._context.mono_us)
         self._open[name] = self._by_call[event.call] = pulling
+        if event.holder:
+            self._unordered[name] = pulling
         self._calls.begin(event.call, event.deadline_us, lambda: self._expired(pulling))
         self._directory.ensure(event.topic, lambda topic: self._found(pulling, topic))
 
@@ -149,8 +152,7 @@ class Pulling:
         event, now_us = pulling.event, self._context.mono_us
         pulling.asked[asked.leader] = asked
         pulling.attaches += 1
-        if event.holder and not pulling.order:
-            pulling.order = event.order or self._next_order()
+        self._order(pulling)
         asked.attach, asked.begun_us, asked.until_us = pulling.attaches, now_us, now_us + asked.wait_us
         asked.pushes.clear()
         asked.sent = -1
@@ -177,6 +179,12 @@ class Pulling:
         frame.held_row = np.array([row[2] for row in held], np.uint16)
         frame.held_token = np.array([row[3] for row in held], np.uint64)
         self._links.send(link, frame)
+
+    def _order(self, pulling: PullCall) -> None:
+        """Have pulls by names follow each other as they were begun, whichever of them asks first."""
+        while pulling.name in self._unordered:
+            first = self._unordered.pop(next(iter(self._unordered)))
+            first.order = first.event.order or self._next_order()
 
     def _next_order(self) -> int:
         instant_us = self._context.clock.mesh_us(self._context.now)
@@ -363,6 +371,7 @@ class Pulling:
     def _finish(self, pulling: PullCall, keep: int) -> None:
         """The call is over: leaders that may still bring something are told, and what is too much goes back."""
         pulling.over = True
+        self._unordered.pop(pulling.name, None)
         self._waiting.end(pulling)
         self._by_call.pop(pulling.event.call, None)
         if pulling.timer is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
@@ -18,7 +19,7 @@ from dueq_codecs.messages import (
     MetadataRequest,
 )
 from dueq_codecs.records import RecordKind
-from tests.unit.client.stage import TOPIC, Stage, of, push, sent
+from tests.unit.client.stage import TOPIC, Half, Stage, of, push, sent
 
 CALL = 7
 LIFE = 5
@@ -263,6 +264,29 @@ def test_pulls_of_a_name_say_their_order_in_every_question() -> None:
         second.consumer_id: second.life,
     }
     assert pull(staged("a")).life == 0
+
+
+def test_pulls_of_a_name_follow_each_other_as_they_were_begun_whichever_asks_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While nobody leads, each looks again at an instant of its own; here the last one looks first."""
+    chances = iter([0.9, 0.5, 0.1, *[0.5] * 20])
+    monkeypatch.setattr(Half, "random", lambda self: next(chances))
+    stage = Stage(["a"], {1: ""})
+    stage.connect()
+    for call in (1, 2, 3):
+        pulls = events.Pull(
+            call, stage.at_us(9e4), TOPIC, 1, 60_000_000, 30_000, 1 << 20, b"h" * 16, [(1, call, 0, 9)]
+        )
+        stage.answer_metadata(stage.step(pulls))
+    stage.leaders[1] = "a"
+    asked: dict[int, int] = {}
+    for ms in range(1, 2_000):
+        effects = stage.run_until(ms)
+        for frame in pulls_in(effects + stage.answer_metadata(effects)):
+            asked.setdefault(int(frame.held_sequence[0]), frame.life)
+    assert list(asked) == [3, 2, 1]
+    assert asked[1] < asked[2] < asked[3]
 
 
 def test_what_came_to_a_pull_that_another_of_its_name_followed_is_not_given_back() -> None:
