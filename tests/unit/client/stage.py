@@ -62,6 +62,7 @@ class Stage:
         self.brokers = list(brokers)
         self.leaders = uids if uids is not None else {1: brokers[0]}
         self.epoch, self.settings = 1, settings
+        self.home_partitions = 0
         self.ms = 0.0
         self.effects: list[Effect] = []
         self.links: dict[str, int] = {}
@@ -118,7 +119,10 @@ class Stage:
         partitions = tuple(
             PartitionInfo(uid, leader, self.epoch, bool(leader), ()) for uid, leader in self.leaders.items()
         )
-        info = TopicInfo(TOPIC, "timeline", 1, 1, 1 << 20, 0, partitions, settings=self.settings)
+        info = TopicInfo(
+            TOPIC, "timeline", 1, 1, 1 << 20, 0, partitions, settings=self.settings,
+            home_partitions=self.home_partitions,
+        )  # fmt: skip
         infos = tuple(BrokerInfo(broker, endpoint(broker)) for broker in self.brokers)
         return MetadataReply(request_id, Code.OK, "", infos, (info,))
 

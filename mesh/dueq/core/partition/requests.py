@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.ports.entry import alike
@@ -31,7 +32,7 @@ from dueq_codecs.meta import (
     packed_headers,
     prefix_bytes,
 )
-from dueq_codecs.records import REASON_BYTES_MAX, Fate, OnDuplicate, RecordKind
+from dueq_codecs.records import REASON_BYTES_MAX, U64, Fate, OnDuplicate, RecordKind
 from dueq_codecs.rules import (
     expired_text,
     first_beyond_horizon,
@@ -106,9 +107,10 @@ def check_topic(request: ChangeRequest, topic: Topic) -> Refusal | None:
     """Return why a change is not for topics such as this one, or None."""
     if len(request.rank) and not order_of(topic.kind).has_ranks:
         return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no ranks")
-    refusal = _check_unique_keys(request, topic) if request.kind == RecordKind.INSERT else None
-    if refusal is not None:
-        return refusal
+    if request.kind == RecordKind.INSERT:
+        refusal = _check_unique_keys(request, topic) or _check_once(request, topic)
+        if refusal is not None:
+            return refusal
     grown = len(topic.partitions) > topic.home_partitions
     if request.kind == RecordKind.JOB and grown and request.home_partitions != topic.home_partitions:
         # An older client looks for the job's home among added partitions, too.
@@ -147,9 +149,24 @@ def _check_unique_keys(request: ChangeRequest, topic: Topic) -> Refusal | None:
         )
     if topic.kind == "fair":  # there the group's first level decides
         return None
+    return _check_homes(high, (high != 0) | (request.key_low != 0), request.uid, topic)
+
+
+def _check_once(request: ChangeRequest, topic: Topic) -> Refusal | None:
+    """An idempotency key is known in one partition: that of its message's group or unique key, or else its own."""
+    high = request.once_high
+    if not len(high) or len(request.group):
+        return None
+    decide = (high != 0) | (request.once_low != 0)
+    if len(request.key_high):
+        decide &= (request.key_high == 0) & (request.key_low == 0)
+    return _check_homes(high, decide, request.uid, topic)
+
+
+def _check_homes(high: U64, decide: npt.NDArray[np.bool_], uid: int, topic: Topic) -> Refusal | None:
     homes = homes_of_keys(high, topic.home_partitions)
-    index = next(at for at, each in enumerate(topic.partitions) if each.uid == request.uid)
-    row = _first_row((homes != np.uint64(index)) & ((high != 0) | (request.key_low != 0)))
+    index = next(at for at, each in enumerate(topic.partitions) if each.uid == uid)
+    row = _first_row((homes != np.uint64(index)) & decide)
     if row is not None:
         return invalid(
             f"row {row}: its key is at home in partition {int(homes[row])} of {topic.home_partitions}, not in {index}"

@@ -15,7 +15,7 @@ from dueq.instant import Now
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.meta import Meta, packed_headers, prefix_of, with_key
 from dueq_codecs.records import OnDuplicate, RecordKind
-from dueq_codecs.rules import homes_of_keys, key_hashes
+from dueq_codecs.rules import homes_of_keys, key_hashes, once_hashes
 from dueq_codecs.topic_settings import TopicSettings
 
 NOW = Now(1_700_000_000_000_000, 1)
@@ -253,6 +253,24 @@ def test_unique_keys_are_taken_where_they_are_at_home() -> None:
     assert refused is not None
     away = int(homes_of_keys(high, 3)[1])
     assert refused.text == f"row 2: its key is at home in partition {away} of 3, not in 0"
+
+
+def test_idempotency_keys_are_taken_where_they_are_at_home_or_where_something_else_decides() -> None:
+    """Elsewhere nobody would find that the request was made before."""
+    names = [b"%d" % number for number in range(20)]
+    homes = homes_of_keys(once_hashes(names)[0], 3).tolist()
+    high, low = once_hashes([names[homes.index(0)], names[homes.index(2)]])
+    asked = insert([b"x", b"y", b"z"], [0, 0, 0])
+    asked.once_high = np.array([0, *high], np.uint64)
+    asked.once_low, asked.once_digest = np.array([0, *low], np.uint64), np.zeros(3, np.uint64)
+    refused = check_topic(asked, topic("free"))
+    assert refused is not None
+    assert refused.text == "row 2: its key is at home in partition 2 of 3, not in 0"
+    asked.groups, asked.group = ("a",), np.zeros(3, np.uint16)
+    assert check_topic(asked, topic("free", kind="fair")) is None
+    keyed = hashed(AT_HOME)
+    keyed.once_high, keyed.once_low, keyed.once_digest = high[1:], low[1:], np.zeros(1, np.uint64)
+    assert check_topic(keyed, topic()) is None
 
 
 def test_unique_keys_come_with_hashes_and_free_ones_without() -> None:

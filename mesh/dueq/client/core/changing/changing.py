@@ -149,7 +149,7 @@ class Changing:
                 self._look_up(event, call)  # the topic may have been changed
                 return
             homely = event.groups or len(event.key_high) or len(event.once_high)
-            cut = self._cut_by_home if homely and len(topic.uids) > 1 else self._cut_insert
+            cut = self._cut_by_home if homely else self._cut_insert
             parts = [] if error else cut(event, call, topic)
         elif isinstance(event, ActOnJob):
             error, parts = None, self._cut_job(event, call, topic)
@@ -237,6 +237,8 @@ class Changing:
 
     def _cut_by_home(self, event: Insert, call: PartsCall, topic: Topic) -> list[Part]:
         """The rows of each group, or of keys, go to the partition that is their home."""
+        if len(topic.uids) == 1:  # it stays their home when there are more
+            return self._cut_insert(event, call, topic, topic.uids[0])
         at_home = homes(event, topic)
         parts: list[Part] = []
         call.places = []

@@ -6,10 +6,11 @@ import pytest
 
 from dueq import limits
 from dueq.client import calls
+from dueq.client.calls import Once
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Deliver, Failed
 from dueq.errors import InvalidRequest, PayloadTooLarge
-from dueq_codecs.messages import ChangeRequest, ChunkRequest, ConsumerFrame
+from dueq_codecs.messages import ChangeReply, ChangeRequest, ChunkRequest, Code, ConsumerFrame
 from dueq_codecs.meta import with_key
 from tests.unit.client.stage import TOPIC, Stage, of, ok, push, sent
 
@@ -55,6 +56,33 @@ def test_requests_with_and_without_keys_are_not_gathered_into_one(stage: Stage) 
         open_requests += more
         requests += more
     assert [(request.keyed, request.rows) for request in requests] == [(False, 1), (True, 2), (False, 1)]
+
+
+def test_an_idempotency_key_stays_at_home_when_the_topic_gets_more_partitions_while_it_waits(
+    stage: Stage,
+) -> None:
+    """What has no home may wait until a request is free, and then go to the partition that has none."""
+
+    def once(call: int) -> events.Insert:
+        asked = calls.schedule_many(TOPIC, [b"x"], 10**12, lambda: 0, once=[Once(b"o%d" % call, 1)])
+        event = asked.build(call, 1 << 60)
+        assert isinstance(event, events.Insert)
+        return event
+
+    asked = []
+    for call in range(2, 40):
+        asked += sent(stage.step(once(call)), ChangeRequest)
+    refused, *asked = asked
+    stage.leaders[2], stage.home_partitions = "a", 1
+    asking = stage.receive("a", ChangeReply(refused.request_id, Code.NOT_LEADER))
+    effects = stage.answer_metadata(asking + stage.run_until(stage.ms + 60))
+    asked += sent(effects, ChangeRequest)
+    [elsewhere] = sent(stage.step(insert([b"y"], None)), ChangeRequest)
+    for request in [elsewhere, *asked]:
+        asked += sent(stage.receive("a", ok(request, 9)), ChangeRequest)
+    assert elsewhere.uid == 2
+    assert sum(len(request.once_high) for request in asked) == 37
+    assert {request.uid for request in asked} == {1}
 
 
 @pytest.mark.parametrize(
