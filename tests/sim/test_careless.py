@@ -74,7 +74,7 @@ def test_a_walk_is_compared_with_the_state_after_its_record() -> None:
     state = stage.state_after(stage.uid, stage.replica("b1").timeline.applied)
     assert state is not None
     stage.expect(len(shown_of(stage.uid, state)) == 7, "what was not cancelled")
-    reader = BrowsingUser(stage, stage.topic, stage.uids, wire=True)
+    reader = BrowsingUser(stage, stage.topic, wire=True)
     for seed in range(5):
         reader.browse(Random(seed))
     stage.until(lambda: not reader.client.calls and not reader.client.waiting, "the walks are over")
