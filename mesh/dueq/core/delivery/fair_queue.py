@@ -128,9 +128,9 @@ class FairQueue:
         self._trim_alarms()
 
     def count_until(self, until_ms: int, limit: int) -> int:
-        """Return about how many wait until `until_ms`, at most `limit`."""
+        """Return about how many wait until `until_ms`, at most `limit`; where all may be on the disk only, one."""
         self._wake(until_ms, FAIR_WAKES_MAX)
-        return min(self._ready, limit)
+        return min(self._ready or int(self._root.front is not None), limit)
 
     # ------------------------------------------------------------ what is only on the disk
 

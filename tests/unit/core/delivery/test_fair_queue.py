@@ -238,6 +238,17 @@ def test_what_the_window_lets_go_of_a_group_is_forgotten_and_looked_at_when_it_i
     assert (len(story.queue), story.queue.head_ms) == (0, NOW)
 
 
+def test_messages_that_are_only_on_the_disk_are_waiting_ones_too() -> None:
+    """Else a consumer would send its credit elsewhere, and nothing is read for whom nobody has credit."""
+    story = Story()
+    story.wait("a", 3)
+    story.unknown = story.groups.by_name["a"].number << 16
+    story.queue.expect([(story.unknown, NOW, 0)])
+    assert story.queue.count_until(NOW, 9) == 1
+    story.queue.renew(joined(list(story.entries.values())))
+    assert story.queue.count_until(NOW, 9) == 3
+
+
 def test_what_is_put_back_has_its_turn_next() -> None:
     """Else a group whose message does not fit into the bytes of any credit would lose turn after turn."""
     story = Story()
