@@ -82,7 +82,7 @@ class Naive:
         self.recurrences = NaiveRecurrences()
         self.bodies = NaiveBodies()
         self.keys = NaiveKeys()
-        self.stamp = self.age = self.applied = 0
+        self.stamp = self.latest = self.age = self.applied = 0
         self.settings = ""
         self.passes = NaivePasses()
         self.remarks: dict[int, str] = {}
@@ -105,6 +105,7 @@ class Naive:
         self.applied = record.sequence
         self.age += min(max(record.stamp - self.stamp, 0), AGE_STEP_MS)
         self.stamp = record.stamp
+        self.latest = max(self.latest, record.stamp)
         self.memory.expire(self.age)
         self.job_memory.expire(self.age)
         self.jobs.forget(self.age, self.stamp, self.live.values())

@@ -3,8 +3,9 @@
 When a LEASE is proposed, no message that is ready and free in that partition, in the state applied then, comes before
 one that it names and that was not triggered; in a fair topic none of the same group. What it names is ready itself: a
 lease ahead of its time would take a credit or a slot from what is. Ready is what waits until the record's stamp or
-sooner. Free is what waits, may be delivered, and is named by no record that is in the log and not applied. The state is
-the naive reference's, which has no window.
+sooner; what was ready once may be leased though the leader's clock was set back since. Free is what waits, may be
+delivered, and is named by no record that is in the log and not applied. The state is the naive reference's, which has
+no window.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Precedence:
 
 def _look_at_all(naive: Naive, pending: list[Record], record: Record) -> str:
     earlier = [each for each in pending if each.sequence < record.sequence]
-    return _passed_over(naive, record, _named(record), {key for each in earlier for key in _named(each)})
+    taken = {key for each in earlier for key in _named(each)}
+    return _passed_over(naive, record, _named(record), taken, _latest(naive, earlier))
 
 
 def _look_at_groups(naive: Naive, pending: list[Record], record: Record) -> str:
@@ -73,7 +75,13 @@ def _look_at_groups(naive: Naive, pending: list[Record], record: Record) -> str:
         return wrong
     named, taken = _named(record), {key for each in earlier for key in _named(each)}
     groups = dict.fromkeys(naive.live[key].group for key in named if key in naive.live)
-    return "".join(_passed_over(naive, record, named, taken, group) for group in groups)
+    latest = _latest(naive, earlier)
+    return "".join(_passed_over(naive, record, named, taken, latest, group) for group in groups)
+
+
+def _latest(naive: Naive, pending: list[Record]) -> int:
+    """Return the latest instant that any record names as its own: what waits until then was ready once."""
+    return max([naive.latest, *(each.stamp for each in pending)])
 
 
 def _named(record: Record) -> list[int]:
@@ -84,7 +92,7 @@ def _named(record: Record) -> list[int]:
 
 
 def _passed_over(
-    naive: Naive, record: Record, named: list[int], taken: set[int], group: int | None = None
+    naive: Naive, record: Record, named: list[int], taken: set[int], latest: int, group: int | None = None
 ) -> str:
     """Look for a free message before the last one that the record names; those taken are named by earlier records.
 
@@ -93,6 +101,7 @@ def _passed_over(
         record: a LEASE.
         named: what it names.
         taken: what earlier records name.
+        latest: what waits until then was ready once (ms).
         group: of these only; None: of all.
     """
     leased = [
@@ -105,8 +114,8 @@ def _passed_over(
     ]
     if not leased:
         return ""
-    if (latest := max(leased, key=lambda place: place[1]))[1] > record.stamp:
-        return f"the LEASE {record.sequence} of {record.stamp} names {_spelt(record.uid, latest)}, which is not ready"
+    if (ahead := max(leased, key=lambda place: place[1]))[1] > max(record.stamp, latest):
+        return f"the LEASE {record.sequence} of {record.stamp} names {_spelt(record.uid, ahead)}, which is not ready"
     last, spoken_for = max(leased), taken.union(named)
     for key, entry in naive.live.items():
         if entry.state != State.WAITING or entry.wait_at > record.stamp or key in spoken_for:
