@@ -79,11 +79,11 @@ class Consumer:
         return self._arrivals.held
 
     def _stated(self) -> dict[int, Delivery]:
-        """What a leader is told that we hold: what we are settling, too.
+        """What a leader is told that we hold: what we are settling, too, unless we hold a newer lease of the message.
 
         In a goodbye of a consumer with detached leases it is what stays leased: what was not given back.
         """
-        return self.held | {delivery.name: delivery for delivery in self._settling.finishing}
+        return {delivery.name: delivery for delivery in self._settling.finishing} | self.held
 
     # -------------------------------------------------------------- what happens
 

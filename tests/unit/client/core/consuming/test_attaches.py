@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dueq.client.core.ports import events
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply
+from dueq_codecs.records import RecordKind
 from tests.unit.client.stage import CONSUMER, TOPIC, Stage, attached, confirm, delivered, sent
 
 LIFE = 70
@@ -46,6 +48,18 @@ def test_a_consumer_with_a_name_takes_no_push_of_an_older_attach() -> None:
     stage.receive("a", confirm(attach))
     assert not delivered(stage, "a", b"x", attach=LIFE + 1, number=1)
     assert delivered(stage, "a", b"x", attach=LIFE + 2, number=1, token=61)
+
+
+def test_a_late_decision_on_an_older_lease_does_not_hide_the_newer_one() -> None:
+    """A leader that is not told of the newer one may end it, or give it to the consumer's next process."""
+    stage = Stage()
+    attach = attached(stage)["a"]
+    [older] = delivered(stage, "a", b"x", attach=attach.attach, number=1)
+    assert delivered(stage, "a", b"x", attach=attach.attach, number=2, token=older.token + 1)
+    stage.step(events.Settle(CONSUMER, RecordKind.ACK, [older]))
+    unknown = ConsumerReply(TOPIC, CONSUMER, attach.attach, attach.number, Code.UNKNOWN_SESSION)
+    [again] = sent(stage.receive("a", unknown), ConsumerFrame)
+    assert again.held_token.tolist() == [older.token + 1]
 
 
 @pytest.mark.parametrize(
