@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import pytest
@@ -9,13 +10,13 @@ from tests.property.test_timeline_twin import World
 
 from dueq.core.state.dedup import DedupLimits
 from dueq_chaos.bugs.bug import Bug, change
-from dueq_codecs.records import LEVEL_OF_KINDS, Outcome, RecordKind
+from dueq_codecs.records import LEVEL_OF_KINDS, RecordKind
 
 _LIVE = "core.state.live:LiveMessages"
 
 _WEIGHTS: Final = {
     RecordKind.INSERT: 8, RecordKind.LEASE: 12, RecordKind.NACK: 6, RecordKind.EXPIRE: 4, RecordKind.ACK: 2,
-    RecordKind.SETTINGS: 2, RecordKind.LAPSE: 3, RecordKind.DISCARD: 3, RecordKind.REDRIVE: 8, RecordKind.MOVE: 2,
+    RecordKind.SETTINGS: 2, RecordKind.LAPSE: 3, RecordKind.DISCARD: 8, RecordKind.REDRIVE: 8, RecordKind.MOVE: 2,
     RecordKind.PASS: 2,
 }  # fmt: skip
 
@@ -58,6 +59,26 @@ MISTAKES: Final = (
 )
 
 
+class MortalWorld(World):
+    """A world in which many messages die, and much is done to them.
+
+    Attributes:
+        fewer_dead: by kind of record, how many messages were dead no longer.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, [3, 10_000][seed % 2], DedupLimits())
+        self.keyed, self.level = 0, LEVEL_OF_KINDS
+        self.weights = [_WEIGHTS.get(kind, 0) for kind in RecordKind]
+        self.fewer_dead: Counter[RecordKind] = Counter()
+
+    def advance(self) -> None:
+        pending, dead = self.pending(), self.timeline.dead_count
+        super().advance()
+        if self.timeline.dead_count < dead:
+            self.fewer_dead[pending[0].kind] += dead - self.timeline.dead_count
+
+
 @pytest.mark.parametrize("bug", MISTAKES, ids=lambda bug: bug.name)
 def test_a_mistake_with_dead_messages_is_seen(bug: Bug) -> None:
     with bug.planted(), pytest.raises(Exception):  # noqa: B017 - an assertion or an invariant
@@ -66,30 +87,19 @@ def test_a_mistake_with_dead_messages_is_seen(bug: Bug) -> None:
 
 def _run_sixty() -> None:
     for seed in range(60):
-        world = World(seed, [3, 10_000][seed % 2], DedupLimits())
-        world.keyed, world.level = 0, LEVEL_OF_KINDS
-        world.weights = [_WEIGHTS.get(kind, 0) for kind in RecordKind]
-        world.run(400)
+        MortalWorld(seed).run(400)
 
 
 def test_messages_die_are_redriven_and_discarded() -> None:
     """The twins are compared on all of it: whoever changes the weights keeps it so."""
-    kinds: set[RecordKind] = set()
-    ended = died = remarked = 0
-    for seed in range(32):
-        world = World(seed, 5, DedupLimits())
-        world.run(600)
-        died += world.died
-        ended += sum(
-            outcome == Outcome.DONE
-            for record, told in zip(world.log, world.told, strict=True)
-            if record.kind in (RecordKind.DISCARD, RecordKind.REDRIVE)
-            for result in told.results
-            for outcome in result[6]
-            if not result[7]
-        )
-        remarked += len(world.disk.remarks)
-        kinds |= {record.kind for record, told in zip(world.log, world.told, strict=True) if told.gone}
-    assert RecordKind.LAPSE in kinds
-    assert min(died, ended) > 2
-    assert remarked
+    died = remarked = lapsed = 0
+    fewer_dead: Counter[RecordKind] = Counter()
+    for seed in range(24):
+        world = MortalWorld(seed)
+        world.run(400)
+        died, remarked = died + world.died, remarked + len(world.disk.remarks)
+        fewer_dead += world.fewer_dead
+        told = zip(world.log, world.told, strict=True)
+        lapsed += sum(len(each.gone) for record, each in told if record.kind == RecordKind.LAPSE)
+    seen = (died, remarked, lapsed, fewer_dead[RecordKind.DISCARD], fewer_dead[RecordKind.REDRIVE])
+    assert min(seen) > 2, seen
