@@ -334,7 +334,7 @@ class FairQueue:
         found: list[Entries] = []
         count = 0
         while count < limit and (chosen := self._choose(until_ms, limit - count)):
-            rows = self._valid(chosen, taken)
+            rows = self._deliverable(chosen, self._valid(chosen, taken))
             count += len(rows)
             found.append(rows)
         return joined(found) if found else NO_ENTRIES
@@ -393,6 +393,21 @@ class FairQueue:
                 leaf = again
             self._discharge(leaf)
         return rows.take(np.arange(first))
+
+    def _deliverable(self, chosen: list[tuple[Node, int]], rows: Entries) -> Entries:
+        """Return the entries whose job lets them be delivered: they come first in `chosen`.
+
+        The others come back when their job is committed. Their groups get the turns back: who has many of them must
+        not wait for a turn of all others with each.
+        """
+        barred = self._messages.barred(rows)
+        if barred is None:
+            return rows
+        found = np.flatnonzero(barred).tolist()
+        for at in reversed(found):
+            self._discharge(chosen[at][0])
+        self._looks = max(self._looks - len(found), 0)
+        return rows.take(np.flatnonzero(~barred))
 
     def _count_used(self) -> None:
         """Count the slots in use of groups that have a limit: derived from the leases, so that none is lost."""

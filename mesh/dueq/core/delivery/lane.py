@@ -121,10 +121,6 @@ class LedPartition(Protocol):
         """(mono) Inherited leases count from no earlier instant."""
         ...
 
-    def barred(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
-        """Return which entries must not be delivered, their job being undecided or at its end; None: all may."""
-        ...
-
     def cached_payloads(self, entries: Entries) -> list[bytes | memoryview | None]:
         """Return the inline payloads that are still in memory, None for the others."""
         ...
@@ -440,7 +436,7 @@ class Lane:
             again: not for the first time in this turn.
         """
         entries = self.queue.pop(until_ms, limit, self.leases.slot_of.keys(), again=again)
-        barred = self.partition.barred(entries)
+        barred = self.partition.timeline.barred(entries)
         return entries if barred is None else entries[~barred]
 
     # -------------------------------------------------------------- triggered messages
@@ -453,7 +449,7 @@ class Lane:
             return NO_ENTRIES
         rows = self.partition.timeline.rows(np.array(keys, np.uint64))
         free = rows["state"] == State.WAITING
-        barred = self.partition.barred(rows)
+        barred = self.partition.timeline.barred(rows)
         return rows.take(np.flatnonzero(free if barred is None else free & ~barred))
 
     @property
