@@ -139,9 +139,9 @@ class Peer:
             or self.job_tells
             or self._pong
             or now.mono_us >= self.ping_at_us
-            or self._leaderships.wants_frame
-            or self._commits.wants_frame
-            or self._fences.wants_frame
+            or self._leaderships.untold
+            or self._commits.untold
+            or self._fences.untold
         )
 
     def build_frame(self, settings: CoreSettings, now: Now) -> PeerFrame:

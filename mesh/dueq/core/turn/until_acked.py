@@ -22,38 +22,36 @@ class UntilAcked(Generic[Item]):
 
     A peer says only which frame was the latest that it received. If that frame held an item, it does not matter which
     others were lost.
+
+    Attributes:
+        untold: by partition, what no frame has held yet; a frame is wanted while there is any.
     """
 
     def __init__(self) -> None:
-        self._new: dict[int, Item] = {}
+        self.untold: dict[int, Item] = {}
         # Told first at an instant of the own monotonic clock (µs); the oldest first.
         self._told: dict[int, tuple[int, Item]] = {}
-
-    @property
-    def wants_frame(self) -> bool:
-        """Whether there is something that was never told."""
-        return bool(self._new)
 
     def put(self, item: Item) -> None:
         """Tell this, instead of what was to be told of the partition before."""
         self._told.pop(item.uid, None)
-        self._new[item.uid] = item
+        self.untold[item.uid] = item
 
     def forget(self, uid: int) -> None:
         """The partition is gone."""
-        self._new.pop(uid, None)
+        self.untold.pop(uid, None)
         self._told.pop(uid, None)
 
     def clear(self) -> None:
         """The peer is gone."""
-        self._new.clear()
+        self.untold.clear()
         self._told.clear()
 
     def take(self, built_us: int) -> list[Item]:
         """Return what belongs into the frame of this instant (mono µs), by which the peer answers."""
-        for item in self._new.values():
+        for item in self.untold.values():
             self._told[item.uid] = built_us, item
-        self._new.clear()
+        self.untold.clear()
         return [item for _, item in self._told.values()]
 
     def answered(self, built_us: int) -> None:

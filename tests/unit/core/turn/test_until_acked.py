@@ -9,9 +9,9 @@ from dueq_codecs.messages import Fence
 def test_it_is_in_every_frame_until_one_that_held_it_is_answered() -> None:
     items: UntilAcked[Fence] = UntilAcked()
     items.put(Fence(1, 5))
-    assert items.wants_frame
+    assert items.untold
     assert items.take(10) == [Fence(1, 5)]
-    assert not items.wants_frame
+    assert not items.untold
     items.put(Fence(2, 6))
     assert items.take(20) == [Fence(1, 5), Fence(2, 6)]
     items.answered(19)
