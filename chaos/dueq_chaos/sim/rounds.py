@@ -79,16 +79,14 @@ class Rounds:
 
     def _count(self, seen: _Leadership, naive: Naive, fresh: Iterable[Record]) -> str:
         for record in fresh:
-            if record.kind not in (RecordKind.LEASE, RecordKind.LAPSE):
-                continue
+            if record.kind != RecordKind.LEASE:
+                continue  # whose message has expired has not had its turn
             fresh_keys = {key for key in newly_leased(record) if not naive.is_triggered(key)}
             given = [
                 child for key in _in_order(record) if key in fresh_keys for child in _children(naive, key)
             ]
             for child in given:
                 seen.waiting.pop(child, None)
-            if record.kind == RecordKind.LAPSE:
-                continue
             for level, name in given:
                 for (own, waiting), got in seen.waiting.items():
                     if own != level:

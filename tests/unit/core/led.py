@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
+import numpy.typing as npt
 
 from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.delivery.turns import turns_of
@@ -81,6 +82,9 @@ class Led:
 
     def in_touch(self, now: Now) -> bool:
         return self.answering
+
+    def barred(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
+        return self.timeline.jobs.barred(rows)
 
     def cached_payloads(self, entries: Entries) -> list[bytes | memoryview | None]:
         if not self.cached:

@@ -67,8 +67,9 @@ class FairQueue:
         self._ready_ms = NEVER_MS
         self._ready = self._places = 0
         self._counted: list[Node] = []
-        # Keys that have come out in this turn, at most those of a record: a message may be entered twice.
-        self._given: set[int] = set()
+        # By key that has come out in this turn, at most those of a record, whose turn it was: a message may be entered
+        # twice.
+        self._given: dict[int, Node] = {}
         self._looks = 0
         self._stopped = self.is_starving = False  # stopped: in this look
         self._turns = self._hungry_from = 0
@@ -117,6 +118,12 @@ class FairQueue:
             self._places += 1
             self._is_ready(leaf, of & _RANK_MASK, wait_at << KEY_BITS | key)
             self._give_turn_back(leaf)
+
+    def pass_over(self, entries: Entries) -> None:
+        """Give their groups the turns back: who has many of them must not wait for a turn of all others with each."""
+        for key in reversed(keys_of(entries).tolist()):
+            leaf = self._given[key]
+            self._discharge(self._leaves.get(leaf.number, leaf))
 
     def renew(self, entries: Entries) -> None:
         """Forget all places but those of these waiting messages, which are all that may come out. Turns stay."""
@@ -277,7 +284,10 @@ class FairQueue:
             name = self._messages.groups.name_of(number)
             if name is None:
                 return None
-            leaf = self._leaves[number] = self._root.leaf(name, number, self._split)
+            leaf = self._root.leaf(name, number, self._split)
+            self._leaves.pop(leaf.number, None)  # of a group of that name that was forgotten
+            leaf.number = number
+            self._leaves[number] = leaf
         return leaf
 
     def _split(self, leaf: Node) -> None:
@@ -334,7 +344,7 @@ class FairQueue:
         found: list[Entries] = []
         count = 0
         while count < limit and (chosen := self._choose(until_ms, limit - count)):
-            rows = self._deliverable(chosen, self._valid(chosen, taken))
+            rows = self._valid(chosen, taken)
             count += len(rows)
             found.append(rows)
         return joined(found) if found else NO_ENTRIES
@@ -370,7 +380,7 @@ class FairQueue:
         classes = [leaf.number << RANK_BITS | place >> _PLACE_BITS for leaf, place in chosen]
         good = (rows["state"] == WAITING) & (rows["wait_at"] == np.array(waits, np.uint64))
         good &= group_classes(rows) == np.array(classes, np.uint64)
-        if not (taken.isdisjoint(keys) and given.isdisjoint(keys) and len(set(keys)) == len(keys)):
+        if not (taken.isdisjoint(keys) and given.keys().isdisjoint(keys) and len(set(keys)) == len(keys)):
             found: set[int] = set()
             for at in np.flatnonzero(good).tolist():
                 key = keys[at]
@@ -378,11 +388,10 @@ class FairQueue:
                     key not in taken and key not in given and key not in found
                 )  # it may be entered twice
                 found.add(key)
-        if good.all():
-            given.update(keys)
+        first = len(keys) if good.all() else int(np.argmin(good))
+        given.update((key, leaf) for key, (leaf, _) in zip(keys[:first], chosen, strict=False))
+        if first == len(keys):
             return rows
-        first = int(np.argmin(good))
-        given.update(keys[:first])
         for at in range(len(chosen) - 1, first - 1, -1):
             leaf, place = chosen[at]
             if good[at]:
@@ -393,21 +402,6 @@ class FairQueue:
                 leaf = again
             self._discharge(leaf)
         return rows.take(np.arange(first))
-
-    def _deliverable(self, chosen: list[tuple[Node, int]], rows: Entries) -> Entries:
-        """Return the entries whose job lets them be delivered: they come first in `chosen`.
-
-        The others come back when their job is committed. Their groups get the turns back: who has many of them must
-        not wait for a turn of all others with each.
-        """
-        barred = self._messages.barred(rows)
-        if barred is None:
-            return rows
-        found = np.flatnonzero(barred).tolist()
-        for at in reversed(found):
-            self._discharge(chosen[at][0])
-        self._looks = max(self._looks - len(found), 0)
-        return rows.take(np.flatnonzero(~barred))
 
     def _count_used(self) -> None:
         """Count the slots in use of groups that have a limit: derived from the leases, so that none is lost."""

@@ -66,7 +66,9 @@ class Node:
         return self.children.get(level) if self.children is not None else None
 
     def leaf(self, name: str, number: int, split: Callable[[Node], None]) -> Node:
-        """Return a new leaf for what is a group's own, and have all levels above it; to be called at the root.
+        """Return a leaf for what is a group's own, and have all levels above it; to be called at the root.
+
+        A leaf that is there already keeps its number.
 
         Args:
             name: of the group.
@@ -86,7 +88,8 @@ class Node:
         if node.parent is None or node.children:
             node.own = Node("", node, number)
             return node.own
-        node.number = number
+        if not node.is_leaf:
+            node.number = number
         return node
 
     def split(self) -> Node:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from dueq.core.ports.entry import Entries
 from dueq.core.state.group_table import GroupTable
 from dueq_codecs.records import U64
@@ -17,10 +14,6 @@ class HotMessages(Protocol):
 
     def rows(self, keys: U64) -> Entries:
         """Return the entry of each key, in order; state ABSENT where memory holds none."""
-        ...
-
-    def barred(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
-        """Return which entries must not be delivered, their job being undecided or at its end; None: all may."""
         ...
 
     def end_of(self, of: int) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ from dueq.core.delivery.leases import FEW, NEVER_US, Body, LeaseTable, Phase, ha
 from dueq.core.delivery.prepared import Piece, Prepared
 from dueq.core.delivery.token_bucket import TokenBucket
 from dueq.core.delivery.turns import Turns
-from dueq.core.ports.entry import NO_ENTRIES, Entries, State, are_triggered, is_full, keys_of
+from dueq.core.ports.entry import NO_ENTRIES, Entries, State, are_triggered, is_full, joined, keys_of
 from dueq.core.state.body_table import BodyTable
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.heading_table import HeadingTable
@@ -28,6 +28,8 @@ from dueq.instant import Now
 from dueq_codecs.records import U64, Record, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
 
+PASSED_MAX: Final = 4096
+"""Messages of undecided or cancelled jobs that one look takes out of a queue: the next look, at once, goes on."""
 EXPIRED_REASON: Final = "it was not delivered before it expired"
 """Why a message is dead that nobody has given back."""
 
@@ -121,6 +123,10 @@ class LedPartition(Protocol):
         """(mono) Inherited leases count from no earlier instant."""
         ...
 
+    def barred(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
+        """Return which entries must not be delivered, their job being undecided or at its end; None: all may."""
+        ...
+
     def cached_payloads(self, entries: Entries) -> list[bytes | memoryview | None]:
         """Return the inline payloads that are still in memory, None for the others."""
         ...
@@ -167,6 +173,11 @@ class Lane:
         self._late: list[tuple[Slots, U64]] = []
         # Rows of EXTENDs by message that are in the log and not applied yet.
         self._extending: Counter[int] = Counter()
+        self._look_ms = -1
+        self._passed = 0
+        self._expired: list[Entries] = []
+        # Of LAPSEs that are in the log and not applied yet.
+        self._lapsing: set[int] = set()
 
     def allowed(self, now: Now) -> int:
         """Return how many messages may be leased now by the topic's rate."""
@@ -288,14 +299,26 @@ class Lane:
         return found
 
     def lapse(self, entries: Entries, now: Now) -> bool:
-        """Propose that messages end which are not to be delivered any more; returns whether that was taken."""
+        """Propose that messages end which are not to be delivered any more; returns whether that was taken.
+
+        Args:
+            entries: the messages, at most as many as a record has rows.
+            now: the instant.
+        """
         record = Record(RecordKind.LAPSE, self.uid, 0, 0, 0)
         record.first = np.ascontiguousarray(entries["first"])
         record.target_sequence = np.ascontiguousarray(entries["sequence"])
         record.target_row = np.ascontiguousarray(entries["row"])
         if self.partition.settings.expired == "dead":
             record.reasons, record.reason = (EXPIRED_REASON,), np.zeros(len(entries), np.uint16)
-        return self.partition.propose(record, now) > 0
+        if not self.partition.propose(record, now):
+            return False
+        self._lapsing.update(keys_of(entries).tolist())
+        return True
+
+    def lapsed(self, keys: list[int]) -> None:
+        """A LAPSE of these messages was applied."""
+        self._lapsing.difference_update(keys)
 
     def _pushable(self, slots: Slots, tokens: U64, now: Now) -> Slots:
         leases = self.leases
@@ -425,31 +448,78 @@ class Lane:
         if len(self.queue) > 2 * timeline.hot_count + SPARE_PLACES:
             self.queue.renew(timeline.deliverable_hot())
 
+    def begin_look(self, mesh_ms: int) -> None:
+        """Choose anew what is leased; what has expired by this instant is not."""
+        self._look_ms, self._passed, self._expired = mesh_ms, 0, []
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether this look has passed over as much as one may: the next one finds more."""
+        return self._passed >= PASSED_MAX or sum(map(len, self._expired)) >= limits.RECORD_ROWS_MAX
+
     def take_waiting(self, until_ms: int, limit: int, *, again: bool = False) -> Entries:
         """Take waiting messages out of the queue, to lease them or to put them back.
 
-        None of a job that is not committed is among them: they come (back) when it is.
+        What may not be delivered is passed over, and takes nothing from what is behind it: neither credit nor the turn
+        of its group. Messages of a job that is not committed come (back) when it is; what has expired is to be ended
+        (`take_expired`).
 
         Args:
             until_ms: the latest instant, inclusive.
             limit: at most this many.
             again: not for the first time in this turn.
         """
-        entries = self.queue.pop(until_ms, limit, self.leases.slot_of.keys(), again=again)
-        barred = self.partition.timeline.barred(entries)
-        return entries if barred is None else entries[~barred]
+        found: list[Entries] = []
+        wanted = asked = limit
+        while wanted and not self.is_cut:
+            entries = self.queue.pop(until_ms, asked, self.leases.slot_of.keys(), again=again)
+            kept = self._pass_over(entries)
+            if len(kept) > wanted:
+                self.queue.put_back(kept[wanted:])
+                kept = kept[:wanted]
+            found.append(kept)
+            wanted -= len(kept)
+            if len(kept) == len(entries):
+                break  # what else there is waits for something else
+            again = True
+            # Where nobody has turns, many that are passed over cost a few steps. What was taken too much goes back.
+            asked = wanted if self.queue.guide is not None else min(2 * asked, limits.RECORD_ROWS_MAX)
+        return joined(found) if found else NO_ENTRIES
+
+    def _pass_over(self, entries: Entries) -> Entries:
+        """Return which of these, taken out just now, may be delivered; sets aside what has expired."""
+        barred = self.partition.barred(entries)
+        if barred is None and not is_full(entries):
+            return entries
+        over = self.over(entries, self._look_ms)
+        passed = over if barred is None else over | barred
+        if not passed.any():
+            return entries
+        self.queue.pass_over(entries[passed])
+        expired = over if barred is None else over & ~barred
+        if self._lapsing:
+            expired &= np.array([key not in self._lapsing for key in keys_of(entries).tolist()], np.bool_)
+        if expired.any():
+            self._expired.append(entries[expired])
+        self._passed += int(np.count_nonzero(passed & ~expired))
+        return entries[~passed]
+
+    def take_expired(self) -> Entries:
+        """Return what this look has found to have expired: it is to be ended or put back."""
+        found, self._expired = self._expired, []
+        return joined(found) if found else NO_ENTRIES
 
     # -------------------------------------------------------------- triggered messages
 
     def triggered(self) -> Entries:
-        """Return the triggered messages that wait and may be delivered when their instant has come."""
+        """Return the triggered messages that wait and may be delivered, or ended, when their instant has come."""
         waiting = self.partition.timeline.triggered
-        keys = [key for key in waiting if key not in self.leases.slot_of]
+        keys = [key for key in waiting if key not in self.leases.slot_of and key not in self._lapsing]
         if not keys:
             return NO_ENTRIES
         rows = self.partition.timeline.rows(np.array(keys, np.uint64))
         free = rows["state"] == State.WAITING
-        barred = self.partition.timeline.barred(rows)
+        barred = self.partition.barred(rows)
         return rows.take(np.flatnonzero(free if barred is None else free & ~barred))
 
     @property

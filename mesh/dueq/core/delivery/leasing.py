@@ -69,6 +69,7 @@ class Leasing:
         ]
         for lane in lanes:
             lane.group_rates.begin(now)
+            lane.begin_look(mesh_ms)
         free = self._consumers.free_rows(now, limits.RECORD_ROWS_MAX * len(lanes))
         if not free:
             return
@@ -76,7 +77,9 @@ class Leasing:
         picks = Picks(partial(self._room, now))
         demand = Demand(free, mesh_ms, ahead_ms, gather_ms, recording)
         self._turns.choose([*lanes], demand, picks)
+        self.is_cut = any(lane.is_cut for lane in lanes)
         for lane in lanes:
+            self._end_expired(lane, now)
             if lane.queue.guide is not None and lane.queue.guide.is_starving:
                 lane.partition.read_on()
         staged = self._staged_bytes()
@@ -97,10 +100,26 @@ class Leasing:
             if not free:
                 continue
             entries = lane.triggered()
-            entries = entries[entries["wait_at"] <= np.uint64(mesh_ms)][:free]
-            if len(entries) and lane.partition.in_touch(now):
+            entries = entries[entries["wait_at"] <= np.uint64(mesh_ms)]
+            if not len(entries) or not lane.partition.in_touch(now):
+                continue
+            over = lane.over(entries, mesh_ms)
+            if over.any():
+                if not lane.lapse(entries[over][: limits.RECORD_ROWS_MAX], now):
+                    self.retry_us = now.mono_us + RETRY_US
+                entries = entries[~over]
+            if len(entries):
                 self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - self._staged_bytes()
-                self._propose(lane, entries, {}, mesh_ms, now, queued=False)
+                self._propose(lane, entries[:free], {}, mesh_ms, now, queued=False)
+
+    def _end_expired(self, lane: Lane, now: Now) -> None:
+        """End what was found to have expired while messages were chosen; what cannot be ended goes back."""
+        expired = lane.take_expired()
+        for at in range(0, len(expired), limits.RECORD_ROWS_MAX):
+            gone = expired[at : at + limits.RECORD_ROWS_MAX]
+            if not lane.lapse(gone, now):
+                lane.queue.put_back(gone)
+                self.retry_us, self.is_cut = now.mono_us + RETRY_US, False
 
     def _staged_bytes(self) -> int:
         return sum(lane.leases.staged_bytes for lane in self._lanes.values())
@@ -126,16 +145,6 @@ class Leasing:
         Returns:
             How many were leased.
         """
-        over = lane.over(entries, mesh_ms)
-        if over.any():
-            gone, entries = entries[over], entries[~over]
-            if lane.lapse(gone, now):
-                self.is_cut = True
-            else:
-                _put_back(lane, gone, queued=queued)
-                self.retry_us = now.mono_us + RETRY_US
-            if not len(entries):
-                return 0
         count = fit_bytes(entries, self._room_bytes, self._room_bytes == limits.LOOK_AHEAD_BYTES_MAX)
         if count < len(entries):
             _put_back(lane, entries[count:], queued=queued)

@@ -62,6 +62,9 @@ class PriorityQueue:
         """Enter messages again that were taken out and not leased: their places say that they are next."""
         self.add(entries)
 
+    def pass_over(self, entries: Entries) -> None:
+        """These were taken out and are not delivered: nobody has turns."""
+
     def renew(self, entries: Entries) -> None:
         """Forget all places but those of these waiting messages, which are all that may come out."""
         self._renew()

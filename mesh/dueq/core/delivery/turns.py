@@ -49,6 +49,10 @@ class WaitingQueue(Protocol):
         """Enter messages again that were taken out just now and not leased: they are next."""
         ...
 
+    def pass_over(self, entries: Entries) -> None:
+        """These were taken out just now and are not delivered: they cost nobody a turn."""
+        ...
+
     def renew(self, entries: Entries) -> None:
         """Forget all places but those of these waiting messages, which are all that may come out."""
         ...

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
@@ -286,6 +287,10 @@ class Partition:
     def leases_from_us(self) -> int:
         """From when inherited leases count (mono): an earlier leader cannot have pushed them later."""
         return inherited_from_us(self.replica.acked_at_us)
+
+    def barred(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
+        """Return which entries must not be delivered, their job being undecided or at its end; None: all may."""
+        return self.timeline.jobs.barred(rows)
 
     def payloads_read(self, done: PayloadsRead | ChunkRead, now: Now) -> bool:
         """Payloads for consumers were read; returns whether all that is still wanted could be."""

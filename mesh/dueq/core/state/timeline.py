@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dueq.core.ports.entry import Entries, State, canonical, joined, keys_of
 from dueq.core.ports.names import Name
@@ -215,10 +214,6 @@ class Timeline:
     def hot_count(self) -> int:
         """Waiting messages inside the hot window that may be delivered."""
         return self._window.count
-
-    def barred(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
-        """Return which entries must not be delivered, their job being undecided or at its end; None: all may."""
-        return self.jobs.barred(rows)
 
     def end_of(self, of: int) -> Position | None:
         """Return the position behind which more of a class may be that is only on disk; None: there is no more."""

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from random import Random
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from dueq.core.delivery.due_queue import NEVER_MS
@@ -37,7 +36,6 @@ class Story:
         self.unknown: int | None = None
         self.looked_up = 0
         self.by_turns = False
-        self.undecided: set[int] = set()
         self.unknown_count = 0
         for name, each in settings.items():
             self.set(name.replace("_", "."), each)
@@ -51,9 +49,6 @@ class Story:
     def rows(self, keys: U64) -> Entries:
         self.looked_up += 1
         return joined([self.entries.get(int(key), np.zeros(1, WIDE)) for key in keys])
-
-    def barred(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
-        return np.isin(keys_of(rows), list(self.undecided)) if self.undecided else None
 
     def end_of(self, of: int) -> tuple[int, int] | None:
         return None
@@ -142,27 +137,6 @@ def test_a_group_waits_for_no_more_than_the_weights_of_the_others_add_up_to(seed
                     waited[name] = waited[name] + 1 if has[name] and name != turn else 0
                     assert waited[name] <= sum(weights[other] for other in ring if other != name)
         story.end(list(story.leases.slot_of))
-
-
-def test_messages_that_may_not_be_delivered_cost_their_group_no_turn() -> None:
-    """Their job is not committed: a group of which they come first is not passed over for each of them."""
-    story = Story()
-    story.undecided.update(story.wait("a", 20))
-    story.wait("a", 3)
-    story.wait("b", 30)
-    assert Counter(story.pop(2).split()) == {"a": 1, "b": 1}
-    assert Counter(story.pop(4).split()) == {"a": 2, "b": 2}
-    assert story.undecided.isdisjoint(story.leases.slot_of)
-
-
-def test_a_look_passes_over_a_bounded_number_of_messages_that_may_not_be_delivered() -> None:
-    story = Story()
-    story.undecided.update(story.wait("a", FAIR_LOOKS_MAX * 3))
-    story.wait("a", 1)
-    looks = 1
-    while story.pop(RECORD_ROWS_MAX) != "a":
-        looks += 1
-    assert 1 < looks <= 3
 
 
 def test_each_level_takes_turns_on_its_own() -> None:
@@ -477,3 +451,15 @@ def test_what_a_queue_has_given_in_a_turn_counts_when_it_is_asked_again() -> Non
     story.wait("a", 5)
     assert len(story.queue.pop(NOW, 2, story.leases.slot_of.keys())) == 2
     assert len(story.queue.pop(NOW, 1, story.leases.slot_of.keys(), again=True)) == 0
+
+
+def test_a_group_that_is_forgotten_and_comes_again_leaves_no_leaf_behind() -> None:
+    """Its messages were cancelled before they came out."""
+    story = Story()
+    for _ in range(9):
+        [key] = story.wait("a")
+        story.queue.count_until(NOW, 9)
+        story.groups.count(story.entries.pop(key), -1, 0)
+        story.groups.expire(0, NOW)
+    assert story.pop(9) == ""
+    assert not story.queue._leaves
