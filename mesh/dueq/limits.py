@@ -419,10 +419,12 @@ HOT_SCAN_ROWS: Final = 4096
 """Entries of the index that one scan reads."""
 SCAN_CLASSES_MAX: Final = 1024
 """Classes of the index (ranks, groups) that one scan reads."""
-CHECKPOINT_ROWS: Final = 4096
-"""Changed rows after which a partition makes a checkpoint."""
 CHECKPOINT_MS: Final = 2000
 """Time after which a partition that has changed makes a checkpoint."""
+CHECKPOINT_ROWS: Final = 4096
+"""Messages after which it makes one at once, if they wait for longer than that: the disk will have them anyway."""
+CHECKPOINT_ROWS_MAX: Final = 16_384
+"""Changed rows of any kind after which it makes one at once."""
 
 # Clocks
 MAX_CLOCK_OFFSET_MS: Final = 250
@@ -461,6 +463,7 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 """Seconds that a client's call waits, unless it says otherwise."""
 
 assert REQUEST_ROWS_MAX <= RECORD_ROWS_MAX < 1 << 16
+assert CHECKPOINT_ROWS <= CHECKPOINT_ROWS_MAX
 assert FAIR_WAKES_MAX >= 2 * RECORD_ROWS_MAX, "groups begin to be ready faster than messages are given"
 assert BLOCK_BYTES <= CHUNK_BYTES < REQUEST_BYTES_MAX <= RECORD_BYTES_MAX < FRAME_BYTES_MAX
 assert BROWSE_BYTES_MAX + CHUNK_BYTES < FRAME_BYTES_MAX

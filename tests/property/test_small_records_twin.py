@@ -53,6 +53,7 @@ class Pair(Timeline):
         assert self.export() == self.columnar.export()
         assert self.hot_count == self.columnar.hot_count
         assert self.dirty_rows == self.columnar.dirty_rows
+        assert self._forecast.later == self.columnar._forecast.later
         return applied
 
     def checkpoint(self) -> SaveCheckpoint | None:

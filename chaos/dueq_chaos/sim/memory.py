@@ -181,7 +181,7 @@ def _partition(partition: Partition, now: Now) -> Iterator[str]:
         return
     rows, wanted = timeline.memory_rows, timeline.hot_count + timeline.leased_count
     # Two checkpoints' worth of what has changed since, or is being written.
-    if rows > 2 * wanted + 2 * limits.CHECKPOINT_ROWS + EACH_MAX:
+    if rows > 2 * wanted + 2 * limits.CHECKPOINT_ROWS_MAX + EACH_MAX:
         yield f"p{partition.uid}: {rows} rows are in memory, {wanted} are wanted there"
 
 

@@ -35,7 +35,7 @@ SMALL: Final[tuple[Mapping[str, int], ...]] = (
     {"UNCOMMITTED_BYTES_MAX": 64 << 10},
     {"APPEND_WINDOW_RECORDS": 64, "APPEND_RECORDS": 64},
     {"HOT_SCAN_ROWS": 8},
-    {"CHECKPOINT_ROWS": 16},
+    {"CHECKPOINT_ROWS": 16, "CHECKPOINT_ROWS_MAX": 32},
     {"CHECKPOINT_MS": 300},
     {"PARTITION_LEASES_MAX": 1_024},
     {"LOOK_AHEAD_BYTES_MAX": 600 << 10},

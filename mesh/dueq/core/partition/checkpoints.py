@@ -88,7 +88,7 @@ class Checkpoints:
     def _due(self, now: Now) -> bool:
         if self._under_way or self._holds or self._timeline.applied == self._saved:
             return False
-        if self._waiting or self._timeline.dirty_rows >= limits.CHECKPOINT_ROWS:
+        if self._waiting or self._timeline.wants_checkpoint:
             return True
         return now.mono_us - self._made_at_us >= limits.CHECKPOINT_MS * 1000
 

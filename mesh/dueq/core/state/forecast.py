@@ -12,6 +12,7 @@ import numpy as np
 from dueq.core.ports.entry import FLAG_FAR, Entries
 from dueq.core.ports.tables import TableRow
 from dueq.errors import invariant
+from dueq.limits import CHECKPOINT_MS
 from dueq_codecs.records import U64
 
 HOUR_MS = 3_600_000
@@ -31,11 +32,13 @@ class Forecast:
     Attributes:
         hours: hour since 1970 -> messages, only counts > 0.
         far: messages in the open-ended bucket.
+        later: messages that have begun to wait since the last checkpoint, for an instant after the next one.
     """
 
     def __init__(self, far: int = 0) -> None:
         self.hours: dict[int, int] = {}
         self.far = far
+        self.later = 0
         self._changed_days: set[int] = set()
 
     def recover(self, rows: list[TableRow]) -> None:
@@ -60,7 +63,10 @@ class Forecast:
         wait_at = rows["wait_at"]
         limit = stamp + FAR_MS
         rows["flags"] &= _NOT_FAR
-        if int(wait_at.max()) > limit:
+        latest = int(wait_at.max())
+        if latest > stamp + CHECKPOINT_MS:
+            self.later += int(np.count_nonzero(wait_at > stamp + CHECKPOINT_MS))
+        if latest > limit:
             far = wait_at > limit
             rows["flags"][far] |= FLAG_FAR
             self.far += int(np.count_nonzero(far))
@@ -78,6 +84,7 @@ class Forecast:
 
     def begin_one(self, wait_at: int, stamp: int) -> int:
         """Count one row that begins to wait; returns its FLAG_FAR, or 0."""
+        self.later += wait_at > stamp + CHECKPOINT_MS
         if wait_at > stamp + FAR_MS:
             self.far += 1
             return FLAG_FAR
@@ -125,6 +132,7 @@ class Forecast:
             packed = np.array(counts, "<u4").tobytes() if any(counts) else None
             rows.append(TableRow(day.to_bytes(4, "big"), packed))
         self._changed_days.clear()
+        self.later = 0
         return rows
 
     def export(self) -> list[tuple[int, int]]:

@@ -50,7 +50,7 @@ from dueq.core.state.summary import Summary
 from dueq.core.state.table import FEW, OnDisk, Table
 from dueq.core.state.window import Guide, HotWindow, Position, in_order
 from dueq.errors import UnknownVersion, invariant
-from dueq.limits import HOT_ROWS_MAX
+from dueq.limits import CHECKPOINT_ROWS, CHECKPOINT_ROWS_MAX, HOT_ROWS_MAX
 from dueq_codecs.records import FEATURE_LEVEL, LEVEL_OF_KINDS, U16, U64, Record, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
 
@@ -300,6 +300,15 @@ class Timeline:
         texts = self._live.remarks.size // BYTES_PER_DIRTY
         seldom = (self._live.finished_count + self._names.changed_count) // FINISHED_PER_DIRTY
         return self._table.dirty_count + seldom + texts
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether so much has changed that a checkpoint is due before its time.
+
+        A message that is due before the next one is usually over by then, and never comes to the disk. So such
+        messages bring a checkpoint only when they are very many: each one that it writes has to be deleted, too.
+        """
+        return self._forecast.later >= CHECKPOINT_ROWS or self.dirty_rows >= CHECKPOINT_ROWS_MAX
 
     def hidden_jobs(self) -> frozenset[int]:
         """The numbers of the jobs whose messages nobody is shown: they are open, or being withdrawn."""

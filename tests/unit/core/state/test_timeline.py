@@ -14,10 +14,12 @@ import pytest
 from dueq.core.ports.entry import FLAG_UPLOAD, NO_ENTRIES, Entries, State, keys_of
 from dueq.core.ports.persistence import RecoveredPartition, SaveCheckpoint
 from dueq.core.ports.tables import TableRow
+from dueq.core.state import timeline as timeline_module
 from dueq.core.state.applied import Applied
 from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.timeline import Timeline
 from dueq.errors import InvariantViolated, UnknownVersion
+from dueq.limits import CHECKPOINT_MS
 from dueq_codecs.messages import Code
 from dueq_codecs.records import (
     FEATURE_LEVEL,
@@ -277,6 +279,27 @@ def test_what_ends_between_two_checkpoints_touches_the_disk_as_garbage_only() ->
 
 
 # ---------------------------------------------------------------- deduplication
+
+
+@pytest.mark.parametrize("batch", [1, 64], ids=["small records", "large ones"])
+def test_messages_that_wait_past_the_next_checkpoint_bring_it_and_soon_due_ones_only_in_great_number(
+    monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    monkeypatch.setattr(timeline_module, "CHECKPOINT_ROWS", 128)
+    monkeypatch.setattr(timeline_module, "CHECKPOINT_ROWS_MAX", 512)
+    story, shelf = Story(), Shelf()
+
+    def inserted(wait_ms: int) -> int:
+        count = 0
+        while not story.timeline.wants_checkpoint:
+            story.insert(*[NOON + wait_ms] * batch)
+            count += batch
+        return count
+
+    assert inserted(CHECKPOINT_MS + 1) == 128
+    shelf.save(story.timeline)
+    assert not story.timeline.wants_checkpoint
+    assert inserted(CHECKPOINT_MS) == 512
 
 
 def test_a_repeated_request_gets_the_first_answer_and_does_nothing() -> None:
