@@ -243,8 +243,10 @@ LOOK_AHEAD_MS_MIN: Final = 30
 """Shortest time before the due instant at which leases are committed."""
 LOOK_AHEAD_MS_MAX: Final = 250
 """Longest time before the due instant at which leases are committed."""
-LEASE_GATHER_MS: Final = 100
+LEASE_GATHER_MS: Final = 150
 """Messages this far beyond the look-ahead are leased along with those within it."""
+LEASE_ALONG_MS: Final = 50
+"""With a record that is made anyway, leases are made too if the first message is no further beyond the look-ahead."""
 ACK_LINGER_MS: Final = 100
 """Longest wait, in the consumer, of an ack whose caller does not wait: each request is answered and counted on its
 own.
@@ -474,6 +476,7 @@ assert GATEWAY_JSON_BYTES_MAX <= REQUEST_BYTES_MAX
 assert PAYLOAD_BYTES_MAX < GATEWAY_BODIES_BYTES_MAX
 assert APPEND_RECORDS <= APPEND_WINDOW_RECORDS
 assert REQUESTS_IN_FLIGHT_MAX * 2 <= DEDUP_WINDOW
+assert LEASE_ALONG_MS < LEASE_GATHER_MS
 assert LOOK_AHEAD_MS_MAX + LEASE_GATHER_MS < FIRE_AHEAD_MS < MISSED_AFTER_MS
 assert FIRE_AHEAD_MS // EVERY_MS_MIN < FIRED_AHEAD_MAX
 assert RECURRENCE_PAYLOAD_BYTES_MAX <= CHUNK_BYTES

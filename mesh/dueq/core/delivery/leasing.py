@@ -59,7 +59,7 @@ class Leasing:
         self._lease_triggered(now, mesh_ms)
         ahead_ms = mesh_ms + look_ahead_ms
         gather_ms = ahead_ms + limits.LEASE_GATHER_MS
-        wanted_ms = ahead_ms + limits.LEASE_GATHER_MS // 2 if recording else ahead_ms
+        wanted_ms = ahead_ms + limits.LEASE_ALONG_MS if recording else ahead_ms
         if all(lane.queue.head_ms > wanted_ms for lane in self._lanes.values()):
             return
         lanes = [
