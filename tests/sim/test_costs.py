@@ -13,3 +13,9 @@ def test_every_part_of_a_messages_way_is_counted() -> None:
         "decode from a client",
     }  # fmt: skip
     assert min(METER.spent.values()) > 0
+
+
+def test_what_it_costs_to_load_messages_with_unique_keys_is_counted() -> None:
+    loaded = measure(Load(12, 0, 3_600_000, 60_000, 0, 250, keys=True), 0.1)
+    assert loaded > 100
+    assert METER.spent.keys() >= {"hear", "step", "encode ChangeReply", "decode from a client"}

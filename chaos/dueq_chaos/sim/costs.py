@@ -1,6 +1,8 @@
 """What a message costs the brokers' loops: three cores in one thread, with the frames between them, in virtual time.
 
-    python -m dueq_chaos.sim.costs 5000|steady [SECONDS]
+    python -m dueq_chaos.sim.costs 5000|steady|bulk|keyed [SECONDS]
+
+`bulk` and `keyed` load messages for later days, without and with unique keys; eight callers of two clients.
 
 Counts processor time of this thread, so it can be read on a busy machine, if two builds are run by turns. What is left
 out: sockets, system calls, the threads that write, and clients. Caches are warmer than in a mesh of processes.
@@ -25,11 +27,17 @@ from dueq_chaos.sim.sdk import SimClient
 from dueq_codecs.frames import decode, encode
 from dueq_codecs.messages import ClientMessage
 from dueq_codecs.records import RecordKind
+from dueq_codecs.topic_settings import AS_CREATED, TopicSettings
 
 _SYNC_US: Final = 1_000
 _TIMEOUT_US: Final = 30_000_000
 _PAYLOAD: Final = b"." * 100
 _WARM_US: Final = 2_500_000
+_LOADING_US: Final = 100_000
+"""Longer than callers need to fall into step with each other."""
+_HOUR_MS: Final = 3_600_000
+_CLIENTS: Final = 2
+_CALLERS_EACH: Final = 4
 
 
 class Load(NamedTuple):
@@ -42,13 +50,18 @@ class Load(NamedTuple):
     span_ms: int
     """The messages of a request are due at random milliseconds of such a span."""
     credit: int
+    """Of each consumer; 0: there is none, and each caller calls again when it was answered."""
     busy_us: int
     """How long a turn takes in virtual time: what comes meanwhile is read together."""
+    keys: bool = False
+    """Each message has a unique key."""
 
 
 LOADS: Final = {
     "5000": Load(250, 5_000, 500, 1_000, 1_024, 250),
     "steady": Load(500, 36_000, 200, 1, 8_192, 1_500),
+    "bulk": Load(500, 0, _HOUR_MS, 23 * _HOUR_MS, 0, 1_500),
+    "keyed": Load(500, 0, _HOUR_MS, 23 * _HOUR_MS, 0, 1_500, keys=True),
 }
 
 
@@ -125,6 +138,34 @@ class _MeteredNode(Node):
         self.receive(ClientFrameReceived(Route(client.encode()), *decoded))
 
 
+class _Loaders:
+    """Clients that load as fast as they are answered; what they have loaded counts as delivered."""
+
+    def __init__(self, mesh: SimMesh, load: Load) -> None:
+        self._world, self._load = mesh.world, load
+        self._random = Random(5)
+        self._named = 0
+        self.delivered = 0
+        for client in [mesh.sdk(f"p{number}") for number in range(_CLIENTS)]:
+            for _ in range(_CALLERS_EACH):
+                self._produce(client)
+
+    def _produce(self, client: SimClient) -> None:
+        load = self._load
+        from_ms = self._world.wall_us // 1000 + load.ahead_ms
+        dues = [from_ms + self._random.randrange(load.span_ms) for _ in range(load.rows)]
+        keys = [f"order-{self._named + at}" for at in range(load.rows)] if load.keys else None
+        self._named += load.rows
+        call = calls.schedule_many("t", [_PAYLOAD] * load.rows, dues, lambda: self._world.wall_us, keys=keys)
+
+        def answered(value: object, failed: effects.Failed | None) -> None:
+            assert failed is None, failed
+            self.delivered += load.rows
+            self._produce(client)
+
+        client.call(call.build, _TIMEOUT_US, answered)
+
+
 class _Stream:
     """The clients: a producer, and two consumers that ack what they get without waiting."""
 
@@ -169,10 +210,11 @@ def measure(load: Load, seconds: float) -> int:
     mesh = SimMesh(1, make_node=_MeteredNode)
     for node in mesh.nodes.values():
         node.disk.slow_us = _SYNC_US
-    mesh.create_topic("t", partitions=6)
+    settings = TopicSettings(1, keys="unique") if load.keys else AS_CREATED
+    mesh.create_topic("t", partitions=6, settings=settings)
     mesh.world.run(3_000_000)
-    stream = _Stream(mesh, load)
-    mesh.world.run(_WARM_US)
+    stream = _Stream(mesh, load) if load.credit else _Loaders(mesh, load)
+    mesh.world.run(_WARM_US if load.credit else _LOADING_US)
     METER.on, before = True, stream.delivered
     mesh.world.run(int(seconds * 1_000_000))
     METER.on = False
