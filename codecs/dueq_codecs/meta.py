@@ -130,9 +130,9 @@ def prefix_bytes(mode: int, stored: bytes | memoryview) -> int:
     return length if length <= len(stored) else 0
 
 
-def keys_of_payloads(stored: Iterable[bytes | memoryview]) -> list[bytes]:
+def keys_of_payloads(stored: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
     """Return the key of each of some payloads that begin with one; empty: it has none."""
-    return [bytes(each[1 : 1 + each[0]]) for each in stored]
+    return [each[1 : 1 + each[0]] for each in stored]
 
 
 def split_meta(mode: int, stored: bytes) -> tuple[str, dict[str, str], bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import sha256
+from operator import methodcaller
 from typing import Final, Protocol
 from zlib import crc32
 
@@ -25,7 +26,7 @@ from dueq_codecs.records import (
     RecordKind,
 )
 
-_NO_KEY: Final = bytes(16)
+_digest: Final = methodcaller("digest")
 _NEW_KINDS: Final = frozenset(
     (
         RecordKind.PASS,
@@ -130,7 +131,7 @@ def expired_text(row: int, expires: U64, due: U64, window: U32) -> str:
     return f"row {row}: expires {int(expires[row])} is not behind its due instant, {int(due[row])}"
 
 
-def key_hashes(keys: Iterable[bytes], levels: Iterable[str] = ()) -> tuple[U64, U64]:
+def key_hashes(keys: Iterable[bytes | memoryview], levels: Iterable[str] = ()) -> tuple[U64, U64]:
     """Return the hashes by which a topic knows unique keys: bytes 0 to 7 and 8 to 15 of SHA-256, as big-endian numbers.
 
     Args:
@@ -141,9 +142,12 @@ def key_hashes(keys: Iterable[bytes], levels: Iterable[str] = ()) -> tuple[U64, 
     names = list(keys)
     if parts := [level.encode() + b"\0" for level in levels]:
         names = [part + key if key else b"" for part, key in zip(parts, names, strict=True)]
-    found = b"".join([sha256(name).digest()[:16] if name else _NO_KEY for name in names])
-    columns = np.frombuffer(found, ">u8").reshape(-1, 2).astype(np.uint64)
-    return np.ascontiguousarray(columns[:, 0]), np.ascontiguousarray(columns[:, 1])
+    found = np.frombuffer(b"".join(map(_digest, map(sha256, names))), ">u8").reshape(-1, 4)
+    high, low = found[:, 0].astype(np.uint64), found[:, 1].astype(np.uint64)
+    if not all(names):
+        bare = [row for row, name in enumerate(names) if not name]
+        high[bare] = low[bare] = 0
+    return high, low
 
 
 def once_hashes(names: Iterable[bytes]) -> tuple[U64, U64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,12 @@ from dueq_codecs.topic_settings import decode_settings
 
 def has_unique_keys(topic: Topic) -> bool:
     """Whether a key names at most one message of a topic."""
-    settings = topic.info.settings
+    return _are_unique(topic.info.settings)
+
+
+@lru_cache(maxsize=64)
+def _are_unique(settings: str) -> bool:
+    """The same of a topic's settings: to decode them costs as much as the hashes of two hundred keys."""
     return '"keys":"unique"' in settings and decode_settings(settings).keys == "unique"
 
 

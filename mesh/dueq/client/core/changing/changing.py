@@ -240,33 +240,44 @@ class Changing:
         if len(topic.uids) == 1:  # it stays their home when there are more
             return self._cut_insert(event, call, topic, topic.uids[0])
         at_home = homes(event, topic)
+        order = np.argsort(at_home, kind="stable")
+        columns = {name: column[order] for name in _OF_ROWS if len(column := getattr(event, name))}
+        payloads = list(map(event.payloads.__getitem__, order.tolist()))
+        event = replace(event, payloads=payloads, partition=None, **columns)
+        at_home = at_home[order]
+        ends = [*(np.flatnonzero(at_home[1:] != at_home[:-1]) + 1).tolist(), len(order)]
         parts: list[Part] = []
-        call.places = []
-        columns = {name: column for name in _OF_ROWS if len(column := getattr(event, name))}
-        for home in dict.fromkeys(at_home.tolist()):
-            rows = np.flatnonzero(at_home == home)
-            payloads = [event.payloads[row] for row in rows.tolist()]
-            chosen = {name: column[rows] for name, column in columns.items()}
-            mine = replace(event, payloads=payloads, partition=None, **chosen)
-            for part in self._cut_insert(mine, call, topic, topic.uids[home] if home >= 0 else None):
-                call.places.append(rows[: part.rows])
-                rows = rows[part.rows :]
-                parts.append(part)
+        start = 0
+        for end in ends:
+            home = int(at_home[start])
+            parts += self._cut_insert(event, call, topic, topic.uids[home] if home >= 0 else None, start, end)
+            start = end
+        call.places, start = [], 0
+        for part in parts:
+            call.places.append(order[start : start + part.rows])
+            start += part.rows
         return parts
 
     def _cut_insert(
-        self, event: Insert, call: PartsCall, topic: Topic, home: int | None = None
+        self,
+        event: Insert,
+        call: PartsCall,
+        topic: Topic,
+        home: int | None = None,
+        first: int = 0,
+        behind: int | None = None,
     ) -> list[Part]:
         """Runs of at most REQUEST_ROWS_MAX rows and REQUEST_BYTES_MAX inline bytes, one partition each.
 
-        `home`: the uid to which all of them go; None: each run may go to another.
+        Of the rows from `first` up to the one before `behind`. `home`: the uid to which all of them go; None: each run
+        may go to another.
         """
         if not topic.uids:
             raise AssertionError(f"topic {topic.info.name!r} has no partitions")
         batcher = self._windows.batcher(event.topic)
         batcher.uids = topic.uids
         turn = event.partition
-        cuts = runs(event.size - np.uint32(_shared_bytes(event)))
+        cuts = runs(event.size[first:behind] - np.uint32(_shared_bytes(event)), first)
         may_gather = (
             turn is None and home is None and len(cuts) == 1 and not event.job and not event.client_id
         )
@@ -494,20 +505,23 @@ def _groups(event: Insert, start: int, end: int) -> tuple[U16, tuple[str, ...]]:
     return group.astype(np.uint16), tuple(event.groups[place] for place in used.tolist())
 
 
-def runs(size: npt.NDArray[np.uint32]) -> Sequence[tuple[int, int]]:
-    """Cut rows with these payload sizes into runs that fit one request each: (start, end), in order."""
+def runs(size: npt.NDArray[np.uint32], first: int = 0) -> Sequence[tuple[int, int]]:
+    """Cut rows with these payload sizes into runs that fit one request each: (start, end), in order.
+
+    `first`: the number of the first of these rows.
+    """
     rows = len(size)
-    if rows == 1:
+    if rows == 1 and not first:
         return _ONE_ROW  # what is longer than a chunk is not in it
     inline = np.where(size > limits.CHUNK_BYTES, 0, size)
     ends = np.cumsum(inline, dtype=np.int64)
     if rows <= limits.REQUEST_ROWS_MAX and (not rows or int(ends[-1]) <= limits.REQUEST_BYTES_MAX):
-        return [(0, rows)] if rows else []
+        return [(first, first + rows)] if rows else []
     found: list[tuple[int, int]] = []
     start, before = 0, 0
     while start < rows:
         by_bytes = int(np.searchsorted(ends, before + limits.REQUEST_BYTES_MAX, side="right"))
         end = min(start + limits.REQUEST_ROWS_MAX, by_bytes, rows)
-        found.append((start, end))
+        found.append((first + start, first + end))
         start, before = end, int(ends[end - 1])
     return found

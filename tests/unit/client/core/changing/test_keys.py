@@ -8,10 +8,13 @@ from dueq import limits
 from dueq.client import calls
 from dueq.client.calls import Once
 from dueq.client.core.ports import events
-from dueq.client.core.ports.effects import Deliver, Failed
+from dueq.client.core.ports.effects import Completed, Deliver, Failed, Send
 from dueq.errors import InvalidRequest, PayloadTooLarge
+from dueq.ids import from_text
 from dueq_codecs.messages import ChangeReply, ChangeRequest, ChunkRequest, Code, ConsumerFrame
 from dueq_codecs.meta import with_key
+from dueq_codecs.rules import homes_of_keys, key_hashes
+from dueq_codecs.topic_settings import TopicSettings
 from tests.unit.client.stage import TOPIC, Stage, of, ok, push, sent
 
 
@@ -56,6 +59,36 @@ def test_requests_with_and_without_keys_are_not_gathered_into_one(stage: Stage) 
         open_requests += more
         requests += more
     assert [(request.keyed, request.rows) for request in requests] == [(False, 1), (True, 2), (False, 1)]
+
+
+def test_the_rows_of_each_home_are_cut_into_requests_and_get_their_ids_in_the_order_of_the_call() -> None:
+    stage = Stage(uids={1: "a", 2: "a"}, settings=TopicSettings(version=1, keys="unique").encode())
+    stage.connect()
+    stage.learn_topic()
+    rows = 5_000
+    keys = [f"k{row}" if row % 5 else None for row in range(rows)]
+    payloads = [b"%d" % row for row in range(rows)]
+    homes = homes_of_keys(key_hashes([(key or "").encode() for key in keys])[0], 2).tolist()
+    effects = stage.step(insert(payloads, keys))
+    row_of: dict[tuple[int, int, int], int] = {}
+    requests = [each for each in effects if isinstance(each, Send)]
+    for sequence, request in enumerate(requests, 1):  # it grows
+        change = request.message
+        assert isinstance(change, ChangeRequest)
+        assert change.rows <= limits.REQUEST_ROWS_MAX
+        body, start = b"".join(request.bodies), 0
+        for at, size in enumerate(change.size.tolist()):
+            stored = body[start : start + size]
+            start += size
+            row = int(stored[1 + stored[0] :])
+            assert stored[1 : 1 + stored[0]] == (keys[row] or "").encode()
+            assert keys[row] is None or change.uid == 1 + homes[row]
+            row_of[change.uid, sequence, at] = row
+        effects = stage.receive("a", ok(change, sequence))
+        requests += [each for each in effects if isinstance(each, Send)]
+    [completed] = of(effects, Completed)
+    found = [from_text(each) for each in completed.value.ids()]
+    assert [row_of[each.uid, each.sequence, each.row] for each in found] == list(range(rows))
 
 
 def test_an_idempotency_key_stays_at_home_when_the_topic_gets_more_partitions_while_it_waits(
