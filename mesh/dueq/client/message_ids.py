@@ -6,12 +6,14 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
-from dueq.client.core.ports.id_run import IdRun
+from dueq.client.core.ports.id_run import IdRun, SpreadIds
 from dueq.client.core.ports.parts import PartsCall
 
 
 class MessageIds(Sequence[str]):
-    """Message ids in order, one for each row: 8 bytes each, converted to text on access.
+    """Message ids in order, one for each row, converted to text on access.
+
+    Each takes 8 bytes, or 14 where keys or groups say to which partition rows go.
 
     In `PartialFailure.outcomes` a row that failed has its error in place of an id.
     """
@@ -19,7 +21,7 @@ class MessageIds(Sequence[str]):
     __slots__ = ("_ends", "_runs")
 
     def __init__(self) -> None:
-        self._runs: list[IdRun | list[Any]] = []
+        self._runs: list[IdRun | SpreadIds | list[Any]] = []
         self._ends: list[int] = []
 
     @classmethod
@@ -31,11 +33,8 @@ class MessageIds(Sequence[str]):
 
     def add(self, call: PartsCall) -> None:
         """Add the ids of an Insert that succeeded."""
-        if call.places is not None or call.met:
-            self._append(call.ids())
-            return
-        for part in call.parts:
-            self._append(part.id_run())
+        for run in [call.ids()] if call.met else call.id_runs():
+            self._append(run)
 
     def joined(self, outcomes: Sequence[Any]) -> MessageIds:
         """Return these ids, followed by what became of further rows."""
@@ -44,9 +43,9 @@ class MessageIds(Sequence[str]):
             both._append(run)
         return both
 
-    def _append(self, run: IdRun | list[Any]) -> None:
+    def _append(self, run: IdRun | SpreadIds | list[Any]) -> None:
         self._runs.append(run)
-        self._ends.append(len(self) + (len(run.first) if isinstance(run, IdRun) else len(run)))
+        self._ends.append(len(self) + (len(run.first) if isinstance(run, IdRun | SpreadIds) else len(run)))
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -64,14 +63,14 @@ class MessageIds(Sequence[str]):
         which = bisect_right(self._ends, place)
         run = self._runs[which]
         place -= self._ends[which - 1] if which else 0
-        if isinstance(run, IdRun):
+        if isinstance(run, IdRun | SpreadIds):
             return run.text(place)
         found: str = run[place]
         return found
 
     def __iter__(self) -> Iterator[str]:
         for run in self._runs:
-            yield from run.texts() if isinstance(run, IdRun) else run
+            yield from run.texts() if isinstance(run, IdRun | SpreadIds) else run
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MessageIds | list | tuple):

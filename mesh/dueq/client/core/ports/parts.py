@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dueq import ids
 from dueq.client.core.ports.change import Part
+from dueq.client.core.ports.id_run import IdRun, SpreadIds
 from dueq.errors import DueqError, OutcomeUnknown, PartialFailure
 from dueq_codecs.records import Outcome, RecordKind
 
@@ -52,25 +53,13 @@ class PartsCall:
         """
         if self.met:
             return whole(self.found())
-        if len(self.parts) == 1 and self.places is None:
-            return self.parts[0].ids()
-        if self.places is None:
-            return [each for part in self.parts for each in part.ids()]
-        return self._ids_of_places(np.concatenate(self.places))
+        runs = self.id_runs()
+        return runs[0].texts() if len(runs) == 1 else [each for run in runs for each in run.texts()]
 
-    def _ids_of_places(self, places: npt.NDArray[np.intp]) -> list[str]:
-        """The same where parts have rows from anywhere: their texts are made together, which is cheaper."""
+    def id_runs(self) -> Sequence[IdRun | SpreadIds]:
+        """The ids of an Insert of which no row has met another message, as numbers."""
         runs = [part.id_run() for part in self.parts]
-        rows = [len(run.first) for run in runs]
-        order = np.empty(len(places), np.intp)
-        order[places] = np.arange(len(places))
-        return ids.texts(
-            np.concatenate([run.first for run in runs])[order],
-            np.repeat(np.array([run.uid for run in runs], np.uint64), rows)[order],
-            np.repeat(np.array([run.sequence for run in runs], np.uint64), rows)[order],
-            np.concatenate([np.arange(run.row, run.row + count, dtype=np.uint16)
-                            for run, count in zip(runs, rows, strict=True)])[order],
-        )  # fmt: skip
+        return runs if self.places is None else [SpreadIds.of(runs, self.places)]
 
     @property
     def met(self) -> bool:

@@ -9,6 +9,7 @@ from dueq.client import calls
 from dueq.client.calls import Once
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed, Deliver, Failed, Send
+from dueq.client.message_ids import MessageIds
 from dueq.errors import InvalidRequest, PayloadTooLarge
 from dueq.ids import from_text
 from dueq_codecs.messages import ChangeReply, ChangeRequest, ChunkRequest, Code, ConsumerFrame
@@ -87,8 +88,14 @@ def test_the_rows_of_each_home_are_cut_into_requests_and_get_their_ids_in_the_or
         effects = stage.receive("a", ok(change, sequence))
         requests += [each for each in effects if isinstance(each, Send)]
     [completed] = of(effects, Completed)
-    found = [from_text(each) for each in completed.value.ids()]
+    texts = completed.value.ids()
+    found = [from_text(each) for each in texts]
     assert [row_of[each.uid, each.sequence, each.row] for each in found] == list(range(rows))
+    held = MessageIds.of(completed.value)
+    assert list(held) == texts
+    assert [held[row] for row in range(0, rows, 97)] == texts[::97]
+    [columns] = completed.value.id_runs()
+    assert sum(column.nbytes for column in columns) < 15 * rows
 
 
 def test_an_idempotency_key_stays_at_home_when_the_topic_gets_more_partitions_while_it_waits(
