@@ -198,13 +198,19 @@ class Names:
         None: it is not known that nobody bears the others, or one key comes twice.
         """
         known = self.known
-        if self._stored is None or not known.keys().isdisjoint(hashes) or len(set(hashes)) < len(hashes):
+        if self._stored is None or not known.keys().isdisjoint(hashes):
             return None
         perhaps = self._perhaps(self._stored, high, low)
         if 2 * len(perhaps) > len(hashes):
             return None
-        fresh = self.fresh[sequence] = FreshNames(hashes, high, low, perhaps)
-        known.update(dict.fromkeys(fresh.hashes, fresh))
+        fresh = FreshNames(hashes, high, low, perhaps)
+        held: dict[bytes, bytes | FreshNames | None] = dict.fromkeys(hashes, fresh)
+        if len(held) < len(hashes):
+            return None
+        for digest in fresh.others:
+            del held[digest]
+        self.fresh[sequence] = fresh
+        known.update(held)
         return fresh
 
     def let_fresh_go(self, sequence: int) -> None:
