@@ -18,7 +18,11 @@ from dueq.local import LocalMesh
 _SIZES = (200_000, 1_000_000)
 _HUGE_SIZES = (10_000_000,)
 _QUICK_SIZES = (50_000,)
-_BATCH = 500
+_BATCHES = (500, 4_000)
+"""Rows of a call. With keys a call is divided over the partitions, so short calls make short records."""
+_HUGE_BATCHES = (4_000,)
+_CALLS_LEAST = 3
+"""Each caller makes so many calls in a quarter, or more; else their beginning and end are what is measured."""
 _PRODUCERS = 2
 _THREADS = 4
 _PARTITIONS = 6
@@ -29,23 +33,31 @@ _GETS = 200
 _QUARTERS = 4
 _TOPIC = "t"
 _PLAIN, _KEYED = "plain", "keyed"
-_WORDS = f"batches of {_BATCH}, {_PRODUCERS}×{_THREADS} in flight, replicas=1, one broker"
-_COSTS = (
-    Cost("keyed/plain-rate", f"schedule without keys, {_WORDS}", "msg/s", better_high=True),
-    Cost("keyed/keyed-rate", "with unique keys, by turns with that", "msg/s", better_high=True),
-    Cost("keyed/share", "the rate with keys by that without", "", better_high=True,
-         targets={size: Target(at_least=0.6) for size in (*_SIZES, *_HUGE_SIZES)}),
-    Cost("keyed/plain-cpu", "processor time of the broker a message, without keys", "µs"),
-    Cost("keyed/keyed-cpu", "with unique keys", "µs"),
-    *(Cost(f"keyed/memory-{quarter}", f"RssAnon with keys after {quarter} of {_QUARTERS} quarters", "MB")
-      for quarter in range(1, _QUARTERS + 1)),
-    Cost("keyed/plain-memory", "RssAnon without keys", "MB"),
-    Cost("keyed/plain-disk", f"disk per message without keys (payload {_PAYLOAD_BYTES})", "bytes"),
-    Cost("keyed/keyed-disk", "disk per message with keys", "bytes"),
-    Cost("keyed/get", "get by key, drawn from all: median", "ms"),
-    Cost("keyed/get-again", "the same after a restart: no key is in memory then", "ms"),
-    Cost("keyed/memory-again", "RssAnon after that restart and these look-ups", "MB"),
-)  # fmt: skip
+_WORDS = f"{_PRODUCERS}×{_THREADS} in flight, replicas=1, one broker"
+
+
+def _costs(batch: int) -> tuple[Cost, ...]:
+    """What is measured with calls of so many rows."""
+    of, calls = f"keyed/{batch}", f"calls of {batch:,}"
+    return (
+        Cost(f"{of}/plain-rate", f"schedule without keys, {calls}, {_WORDS}", "msg/s", better_high=True),
+        Cost(f"{of}/keyed-rate", f"with unique keys, by turns with that, {calls}", "msg/s", better_high=True),
+        Cost(f"{of}/share", f"the rate with keys by that without, {calls}", "", better_high=True,
+             targets={size: Target(at_least=0.6) for size in (*_SIZES, *_HUGE_SIZES)}),
+        Cost(f"{of}/plain-cpu", f"processor time of the broker a message, without keys, {calls}", "µs"),
+        Cost(f"{of}/keyed-cpu", f"with unique keys, {calls}", "µs"),
+        *(Cost(f"{of}/memory-{quarter}", f"RssAnon with keys after {quarter} of {_QUARTERS} quarters, {calls}", "MB")
+          for quarter in range(1, _QUARTERS + 1)),
+        Cost(f"{of}/plain-memory", f"RssAnon without keys, {calls}", "MB"),
+        Cost(f"{of}/plain-disk", f"disk per message without keys (payload {_PAYLOAD_BYTES}), {calls}", "bytes"),
+        Cost(f"{of}/keyed-disk", f"disk per message with keys, {calls}", "bytes"),
+        Cost(f"{of}/get", f"get by key, drawn from all, {calls}: median", "ms"),
+        Cost(f"{of}/get-again", "the same after a restart: no key is in memory then", "ms"),
+        Cost(f"{of}/memory-again", "RssAnon after that restart and these look-ups", "MB"),
+    )  # fmt: skip
+
+
+_COSTS = tuple(cost for batch in _BATCHES for cost in _costs(batch))
 
 
 def measure(stage: Stage) -> list[Figure]:
@@ -53,18 +65,23 @@ def measure(stage: Stage) -> list[Figure]:
     sheet = stage.sheet(_COSTS)
     for size in _QUICK_SIZES if stage.quick else (_HUGE_SIZES if stage.huge else _SIZES):
         for run in range(1 if stage.huge else stage.runs):
-            stage.say(f"keyed, {size:,}, run {run + 1}")
-            rates = {}
-            for kind in (_PLAIN, _KEYED):
-                with stage.mesh(brokers=1) as (mesh, client, crew):
-                    rates[kind] = _load(mesh, client, crew, sheet, size, kind)
-                    if kind == _KEYED:
-                        _get(mesh, client, sheet, size)
-            sheet.add("share", size, rates[_KEYED] / rates[_PLAIN])
+            for batch in _HUGE_BATCHES if stage.huge else _BATCHES:
+                if batch * _CALLS_LEAST > size // _QUARTERS // _PRODUCERS // _THREADS:
+                    continue
+                stage.say(f"keyed, {size:,}, calls of {batch:,}, run {run + 1}")
+                rates = {}
+                for kind in (_PLAIN, _KEYED):
+                    with stage.mesh(brokers=1) as (mesh, client, crew):
+                        rates[kind] = _load(mesh, client, crew, sheet, size, kind, batch)
+                        if kind == _KEYED:
+                            _get(mesh, client, sheet, size, batch)
+                sheet.add(f"{batch}/share", size, rates[_KEYED] / rates[_PLAIN])
     return sheet.figures()
 
 
-def _load(mesh: LocalMesh, client: Client, crew: Crew, sheet: Sheet, size: int, kind: str) -> float:
+def _load(
+    mesh: LocalMesh, client: Client, crew: Crew, sheet: Sheet, size: int, kind: str, batch: int
+) -> float:
     """Load a fresh mesh; returns messages per second."""
     client.create_topic(_TOPIC, partitions=_PARTITIONS, replicas=1, keys="unique" if kind == _KEYED else None)
     [broker], [pid] = mesh.brokers, mesh.pids
@@ -72,7 +89,7 @@ def _load(mesh: LocalMesh, client: Client, crew: Crew, sheet: Sheet, size: int, 
     for quarter in range(1, _QUARTERS + 1):
         tasks = [
             Produce(
-                mesh.endpoints, _TOPIC, _BATCH, _THREADS, size // _QUARTERS // _PRODUCERS,
+                mesh.endpoints, _TOPIC, batch, _THREADS, size // _QUARTERS // _PRODUCERS,
                 at_ms=now_ms() + _HOUR_MS, span_ms=23 * _HOUR_MS, payload_bytes=_PAYLOAD_BYTES,
                 keys=f"order-{producer}-{quarter}-" if kind == _KEYED else "",
             )
@@ -85,23 +102,23 @@ def _load(mesh: LocalMesh, client: Client, crew: Crew, sheet: Sheet, size: int, 
         rows += sum(each.rows for each in produced)
         seconds += sum(each.rows for each in produced) / together(produced)
         if kind == _KEYED:
-            sheet.add(f"memory-{quarter}", size, rss_anon_mb(pid))
-    sheet.add(f"{kind}-cpu", size, (process_cpu_s(pid) - before_s) / rows * 1e6)
-    sheet.add(f"{kind}-disk", size, disk_bytes(broker.data) / rows)
+            sheet.add(f"{batch}/memory-{quarter}", size, rss_anon_mb(pid))
+    sheet.add(f"{batch}/{kind}-cpu", size, (process_cpu_s(pid) - before_s) / rows * 1e6)
+    sheet.add(f"{batch}/{kind}-disk", size, disk_bytes(broker.data) / rows)
     if kind == _PLAIN:
-        sheet.add("plain-memory", size, rss_anon_mb(pid))
-    sheet.add(f"{kind}-rate", size, rows / seconds)
+        sheet.add(f"{batch}/plain-memory", size, rss_anon_mb(pid))
+    sheet.add(f"{batch}/{kind}-rate", size, rows / seconds)
     return rows / seconds
 
 
-def _get(mesh: LocalMesh, client: Client, sheet: Sheet, size: int) -> None:
+def _get(mesh: LocalMesh, client: Client, sheet: Sheet, size: int, batch: int) -> None:
     """Look messages up by keys that are drawn, before the broker starts again and after it."""
-    sheet.add("get", size, _get_ms(client, size))
+    sheet.add(f"{batch}/get", size, _get_ms(client, size))
     mesh.stop_broker(0)
     mesh.start_broker(0)
-    sheet.add("get-again", size, _get_ms(client, size))
+    sheet.add(f"{batch}/get-again", size, _get_ms(client, size))
     [pid] = mesh.pids
-    sheet.add("memory-again", size, rss_anon_mb(pid))
+    sheet.add(f"{batch}/memory-again", size, rss_anon_mb(pid))
 
 
 def _get_ms(client: Client, size: int) -> float:
