@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 RANK_BITS: Final = 16
 """Of a class: its last bits are the rank, those before them the group."""
+_RANK_MASK: Final = (1 << RANK_BITS) - 1
 
 
 class ClassSet:
     """Classes; those of one group are found at once."""
 
     def __init__(self) -> None:
-        self._of: dict[int, int | list[int]] = {}  # a group's only class, or all of them, ascending
+        # The only rank of a group, or all of them, ascending. Small numbers are shared: classes would be objects each.
+        self._ranks: dict[int, int | tuple[int, ...]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[int]:
-        for found in self._of.values():
+        for group, found in self._ranks.items():
             if isinstance(found, int):
-                yield found
+                yield group << RANK_BITS | found
             else:
-                yield from found
+                yield from [group << RANK_BITS | rank for rank in found]
 
     def __contains__(self, of: int) -> bool:
-        found = self._of.get(of >> RANK_BITS)
-        return found == of if isinstance(found, int) or found is None else of in found
+        found, rank = self._ranks.get(of >> RANK_BITS), of & _RANK_MASK
+        return found == rank if isinstance(found, int) or found is None else rank in found
 
     def add(self, of: int) -> None:
         """Enter a class, unless it is in."""
-        if of in self:
-            return
-        self._count += 1
-        found = self._of.get(of >> RANK_BITS)
+        group, rank = of >> RANK_BITS, of & _RANK_MASK
+        found = self._ranks.get(group)
         if found is None:
-            self._of[of >> RANK_BITS] = of
-        elif isinstance(found, int):
-            self._of[of >> RANK_BITS] = sorted((found, of))
+            self._ranks[group] = rank
+        elif of in self:
+            return
         else:
-            insort(found, of)
+            ranks = (found,) if isinstance(found, int) else found
+            self._ranks[group] = tuple(sorted((*ranks, rank)))
+        self._count += 1
 
     def update(self, classes: Iterable[int]) -> None:
         """Enter classes."""
@@ -51,27 +52,29 @@ class ClassSet:
 
     def discard(self, of: int) -> None:
         """Take a class out, if it is in."""
-        if of not in self:
+        group, rank = of >> RANK_BITS, of & _RANK_MASK
+        found = self._ranks.get(group)
+        if found == rank or found == (rank,):
+            del self._ranks[group]
+        elif isinstance(found, tuple) and rank in found:
+            self._ranks[group] = tuple(each for each in found if each != rank)
+        else:
             return
         self._count -= 1
-        found = self._of[of >> RANK_BITS]
-        if isinstance(found, int) or len(found) == 1:
-            del self._of[of >> RANK_BITS]
-        else:
-            found.remove(of)
 
     def clear(self) -> None:
         """Take all out."""
-        self._of.clear()
+        self._ranks.clear()
         self._count = 0
 
     def irange(self, first: int, last: int | None = None) -> Iterable[int]:
         """Return the classes from one to another, ascending: quickly if they are of one group."""
-        if last is not None and last >> RANK_BITS == first >> RANK_BITS:
-            found = self._of.get(first >> RANK_BITS)
+        if last is not None and last >> RANK_BITS == (group := first >> RANK_BITS):
+            found = self._ranks.get(group)
             if found is None:
                 return ()
             if isinstance(found, int):
-                return (found,) if first <= found <= last else ()
-            return [of for of in found if first <= of <= last]
+                of = group << RANK_BITS | found
+                return (of,) if first <= of <= last else ()
+            return [of for rank in found if first <= (of := group << RANK_BITS | rank) <= last]
         return sorted(of for of in self if of >= first and (last is None or of <= last))
