@@ -243,10 +243,20 @@ class FairQueue:
         bound = (until_ms + 1) << KEY_BITS + RANK_BITS
         for _ in range(most):
             if not self._alarms or self._alarms[0] >> _NUMBER_BITS > until_ms:
-                return
+                break
             alarm = heappop(self._alarms)
             self._alarmed.discard(alarm)
             self._wake_group(alarm & _NUMBER_MASK, bound, until_ms)
+        self._give_memory_back()
+
+    def _give_memory_back(self) -> None:
+        """Begin tables anew that are empty: what held very many groups stays as large as it was."""
+        if not self._alarmed:
+            self._alarmed.clear()
+        if not self._sleeping:
+            self._sleeping.clear()
+        if not self._leaves:
+            self._leaves.clear()
 
     def _wake_group(self, number: int, bound: int, until_ms: int) -> None:
         heap = self._sleeping.get(number)
@@ -281,9 +291,12 @@ class FairQueue:
         """Return the node of a group's own messages; None: the group is forgotten, and has none."""
         leaf = self._leaves.get(number)
         if leaf is None:
-            name = self._messages.groups.name_of(number)
+            groups = self._messages.groups
+            name = groups.name_of(number)
             if name is None:
                 return None
+            if number:
+                number = groups.by_number[number].number  # the same object: there are many groups
             leaf = self._root.leaf(name, number, self._split)
             self._leaves.pop(leaf.number, None)  # of a group of that name that was forgotten
             leaf.number = number

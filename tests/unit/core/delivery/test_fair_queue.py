@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from random import Random
@@ -420,6 +421,34 @@ def test_what_is_dropped_of_the_tree_is_freed_at_once() -> None:
         assert [each.name for each in nodes if id(each) not in kept] == []
     finally:
         gc.enable()
+
+
+def test_tables_of_very_many_groups_give_their_memory_back_once_they_are_empty() -> None:
+    """Tables do not shrink by themselves."""
+    story, later = Story(), NOW + 1
+    for number in range(100):
+        story.wait(f"g{number}", at=later)
+    queue = story.queue
+    asleep = sys.getsizeof(queue._alarmed), sys.getsizeof(queue._sleeping)
+    story.pop(1, now=later)
+    awake = sys.getsizeof(queue._alarmed), sys.getsizeof(queue._sleeping)
+    assert awake == (sys.getsizeof(set()), sys.getsizeof({})) < asleep
+    many = sys.getsizeof(queue._leaves)
+    while story.pop(10, now=later):
+        pass
+    story.pop(1, now=later)
+    assert sys.getsizeof(queue._leaves) == sys.getsizeof({}) < many
+
+
+def test_the_number_of_a_group_is_one_object() -> None:
+    """Each would take 32 bytes of its own, and there may be very many."""
+    story = Story()
+    for number in range(300):  # small numbers are shared anyway
+        story.wait(f"g{number}", 2)
+    story.pop(1)
+    leaves = story.queue._leaves.values()
+    assert all(leaf.number is story.groups.by_name[leaf.name].number for leaf in leaves)
+    assert len(leaves) == 300
 
 
 def test_a_group_with_a_late_message_and_many_sooner_ones_has_one_alarm_for_it() -> None:
