@@ -14,6 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
+from dueq_codecs.documents import decode_document
 from dueq_codecs.records import NO_U16, U16
 from dueq_codecs.topic_settings import RATE_MAX
 
@@ -88,11 +89,11 @@ def decode_group_changes(document: str) -> dict[str, Any]:
         GroupRefused: it is no such document.
     """
     try:
-        found = json.loads(document)
-    except (ValueError, RecursionError) as error:
-        raise GroupRefused(f"settings of a group are JSON, not {document[:200]!r}: {error}") from error
-    if not isinstance(found, dict):
-        raise GroupRefused(f"settings of a group are a JSON object, not {document[:200]!r}")
+        found = decode_document(document)
+    except ValueError as error:
+        raise GroupRefused(
+            f"settings of a group are a JSON object, not {document[:200]!r}: {error}"
+        ) from error
     check_group_changes(found)
     return found
 

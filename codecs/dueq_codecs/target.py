@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dueq_codecs.documents import decode_document
 from dueq_codecs.endpoint import TIMEOUT_MS, fault_of_headers, fault_of_url
 
 HEADER: Final = "dueq_target"
@@ -64,8 +65,8 @@ def split_target(headers: Mapping[str, str], payload: bytes) -> tuple[dict[str, 
         raise TargetRefused(f"{HEADER} is the length of a target in the payload, not {said!r:.80}")
     size = int(said)
     try:
-        target = json.loads(payload[:size])
-    except (ValueError, RecursionError) as error:
+        target = decode_document(payload[:size].decode())
+    except ValueError as error:
         raise TargetRefused(f"a target is JSON: {error}") from None
     fault = fault_of_target(target)
     if fault is not None:

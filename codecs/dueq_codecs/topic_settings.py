@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
 from dueq_codecs.backoff import fault_of_backoff
+from dueq_codecs.documents import decode_document
 from dueq_codecs.endpoint import fault_of_endpoint, shown
 from dueq_codecs.records import ATTEMPTS_MAX
 
@@ -228,11 +229,9 @@ def decode_settings(document: str) -> TopicSettings:
         SettingsRefused: it is no such document.
     """
     try:
-        found = json.loads(document)
+        found = decode_document(document)
     except ValueError as error:
-        raise SettingsRefused(f"settings are JSON, not {document[:200]!r}: {error}") from error
-    if not isinstance(found, dict):
-        raise SettingsRefused(f"settings are a JSON object, not {document[:200]!r}")
+        raise SettingsRefused(f"settings are a JSON object, not {document[:200]!r}: {error}") from error
     return settings_of(found)
 
 

@@ -11,15 +11,14 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-import numpy as np
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from dueq import limits
 from dueq.errors import Busy
 from dueq.gateway.problems import Refusal
+from dueq_codecs.documents import deeper_than
 
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 """What may be half of a surrogate pair."""
 _RETRY_S: Final = 0.5
@@ -167,7 +166,7 @@ def parsed(body: bytes) -> Any:
     Raises:
         Refusal: it is none, or nested too deeply.
     """
-    if _deeper_than(body, limits.GATEWAY_JSON_DEPTH_MAX):
+    if deeper_than(body, limits.GATEWAY_JSON_DEPTH_MAX):
         depth = limits.GATEWAY_JSON_DEPTH_MAX
         raise Refusal(400, f"arrays and objects are nested more than {depth} deep", None, depth)
     try:
@@ -194,16 +193,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
-
-
-def _deeper_than(body: bytes, depth: int) -> bool:
-    if body.count(b"[") + body.count(b"{") <= depth:
-        return False
-    letters = np.frombuffer(_STRING.sub(b"", body), np.uint8)
-    opens = (letters == ord("[")) | (letters == ord("{"))
-    closes = (letters == ord("]")) | (letters == ord("}"))
-    steps = opens.astype(np.int32) - closes.astype(np.int32)
-    return len(steps) > 0 and int(np.cumsum(steps).max()) > depth
 
 
 def _check_announced(request: Request, most: int) -> None:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from dueq.errors import InvalidRequest
+from dueq_codecs.documents import decode_document
 
 _RULES: Final = ("cron", "every_ms", "at_ms")
 """The three ways to say when; terms have one of them."""
@@ -78,12 +79,11 @@ def unpacked(text: str) -> dict[str, Any]:
         InvalidRequest: it is no JSON object.
     """
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"the document of a recurrence is no JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise InvalidRequest(f"the document of a recurrence is a JSON object, not {text!r:.80}")
-    return document
+        return decode_document(text)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"the document of a recurrence is a JSON object, not {text!r:.80}: {error}"
+        ) from None
 
 
 def changed(document: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:

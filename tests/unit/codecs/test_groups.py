@@ -52,6 +52,12 @@ def test_settings_come_back_from_their_document() -> None:
     assert GroupSettings(**decode_group_changes(AS_CREATED.encode())) == AS_CREATED
 
 
+@pytest.mark.parametrize("document", ["", "[]", "[" * 60_000])
+def test_a_document_that_is_none_is_refused(document: str) -> None:
+    with pytest.raises(GroupRefused, match="settings of a group are a JSON object, not"):
+        decode_group_changes(document)
+
+
 def test_the_levels_of_a_name_from_the_top() -> None:
     assert levels_of("acme.reports.eu") == ["acme", "acme.reports", "acme.reports.eu"]
     assert levels_of("acme") == ["acme"]

@@ -68,7 +68,9 @@ def test_a_wrong_change_names_the_value_and_the_limit(changes: dict[str, Any], t
         AS_CREATED.changed(changes, "a" * 32)
 
 
-@pytest.mark.parametrize("document", ["", "[]", "{", '{"version":-1}', '{"version":"1"}', '{"paused":0}'])
+@pytest.mark.parametrize(
+    "document", ["", "[]", "{", "[" * 60_000, '{"version":-1}', '{"version":"1"}', '{"paused":0}']
+)
 def test_what_is_no_document_is_refused(document: str) -> None:
     with pytest.raises(SettingsRefused):
         decode_settings(document)

@@ -38,6 +38,7 @@ from dueq.core.state.forecast import counted_by_second
 from dueq.core.state.matching import FilterRefused, filter_of
 from dueq.core.turn.context import Context
 from dueq.instant import Now
+from dueq_codecs.documents import decode_document
 from dueq_codecs.messages import Code, LookReply, LookRequest
 from dueq_codecs.meta import prefix_bytes
 
@@ -149,7 +150,7 @@ class Looking:
                 look.looks += 1
                 self._look_up_id(look, then)
 
-        look.partition.look_up_names([bytes.fromhex(json.loads(request.document)["key"])], found, now)
+        look.partition.look_up_names([bytes.fromhex(decode_document(request.document)["key"])], found, now)
 
     def _look_up_id(self, look: _Look, now: Now) -> None:
         request = look.request
@@ -245,7 +246,7 @@ class Looking:
     def _count(self, look: _Look, now: Now) -> None:
         """Count what matches a filter, in the next `COUNT_ROWS` messages of the index."""
         request, partition = look.request, look.partition
-        asked = json.loads(request.document)
+        asked = decode_document(request.document)
         walk = partition.filtered_walk(filter_of(asked["filter"]))
         if asked["after"] is not None:
             wait_at, key, of = asked["after"]
@@ -269,7 +270,7 @@ class Looking:
     def _count_seconds(self, look: _Look, now: Now) -> None:
         """Count what waits until each second of an interval, in the next `COUNT_ROWS` messages of the index."""
         request, partition = look.request, look.partition
-        asked = json.loads(request.document)
+        asked = decode_document(request.document)
         walk = IndexWalk(
             partition.uid, partition.contents.class_bytes, asked["from_ms"], asked["until_ms"] - 1
         )
@@ -316,7 +317,7 @@ class Looking:
     def _list_leased(self, look: _Look) -> None:
         """Name the next messages by key that are leased."""
         rows, more = look.partition.contents.leased_after(
-            json.loads(look.request.document)["after"], limits.LEASED_ROWS
+            decode_document(look.request.document)["after"], limits.LEASED_ROWS
         )
         named = zip(rows["first"].tolist(), rows["sequence"].tolist(), rows["row"].tolist(), strict=True)
         self._answer(look, {"leased": list(named), "more": more}, b"")
@@ -373,7 +374,7 @@ def _malformed(request: LookRequest) -> Refusal | None:
 
 def _malformed_count(document: str) -> Refusal | None:
     try:
-        asked = json.loads(document)
+        asked = decode_document(document)
         filter_of(asked["filter"])
         if not _is_place(asked["after"]):
             return invalid(f"a count goes on after a place, not after {asked['after']!r:.80}")
@@ -387,7 +388,7 @@ def _malformed_count(document: str) -> Refusal | None:
 def _malformed_seconds(document: str) -> Refusal | None:
     most = limits.FORECAST_SECONDS_MAX
     try:
-        asked = json.loads(document)
+        asked = decode_document(document)
         begin, end = asked["from_ms"], asked["until_ms"]
         if type(begin) is not int or type(end) is not int or not 0 <= begin < end <= limits.DUE_MS_MAX + 1:
             return invalid(f"seconds begin before they end, not {begin!r:.40} to {end!r:.40}")
@@ -402,7 +403,7 @@ def _malformed_seconds(document: str) -> Refusal | None:
 
 def _malformed_leased(document: str) -> Refusal | None:
     try:
-        after = json.loads(document)["after"]
+        after = decode_document(document)["after"]
     except (ValueError, TypeError, KeyError):
         after = None
     if type(after) is not int or not -1 <= after < 1 << 56:

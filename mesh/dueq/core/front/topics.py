@@ -25,6 +25,7 @@ from dueq.core.ports.membership import (
 )
 from dueq.core.state.order import ORDERS
 from dueq.core.turn.context import Context
+from dueq_codecs.documents import decode_document
 from dueq_codecs.messages import Code, CreateTopicRequest, DeleteTopicRequest, Reply, UpdateTopicRequest
 from dueq_codecs.topic_settings import AS_CREATED, SettingsRefused, TopicSettings
 
@@ -141,13 +142,8 @@ class Topics:
         return self._check_settings(request) if request.document else None
 
     def _check_settings(self, request: CreateTopicRequest) -> Refusal | None:
-        changes = _changes(request.document)
-        if changes is None:
-            return invalid(
-                f"the settings of a new topic are a JSON object of at most {limits.SETTINGS_BYTES_MAX} bytes, not "
-                f"{request.document:.80}"
-            )
         try:
+            changes = _changes(request.document, "the settings of a new topic are")
             settings = AS_CREATED.begun(changes, request.creation_id.hex())
         except SettingsRefused as refused:
             return invalid(str(refused))
@@ -169,7 +165,7 @@ class Topics:
         return CreateTopic(
             token, request.topic, request.creation_id.hex(), request.kind, replicas_of, self._members(),
             request.replicas, request.min_isr or request.replicas // 2 + 1,
-            settings.begun(_changes(request.document) or {}, request.creation_id.hex()),
+            settings.begun(decode_document(request.document or "{}"), request.creation_id.hex()),
         )  # fmt: skip
 
     def _place(self, partitions: int, replicas: int) -> tuple[tuple[str, ...], ...]:
@@ -196,13 +192,8 @@ class Topics:
         if version > request.version:
             self._ctx.reply(route, Reply(request.request_id, Code.OK, document=_standing(known)))
             return None
-        changes = _changes(request.document)
-        if changes is None:
-            return invalid(
-                f"a change of a topic is a JSON object of at most {limits.SETTINGS_BYTES_MAX} bytes, not "
-                f"{request.document:.80}"
-            )
         try:
+            changes = _changes(request.document, "a change of a topic is")
             settings = known.settings.changed(changes, request.update_id.hex())
         except SettingsRefused as refused:
             return invalid(str(refused))
@@ -301,12 +292,16 @@ def _uids(topic: Topic) -> str:
     return json.dumps([partition.uid for partition in topic.partitions])
 
 
-def _changes(document: str) -> dict[str, Any] | None:
-    """Return the changes that a request names; None: it does not name any."""
+def _changes(document: str, what: str) -> dict[str, Any]:
+    """Return the changes that a request names.
+
+    Raises:
+        SettingsRefused: it does not name any.
+    """
+    rule = f"{what} a JSON object of at most {limits.SETTINGS_BYTES_MAX} bytes, not {document:.80}"
     if len(document.encode()) > limits.SETTINGS_BYTES_MAX:
-        return None
+        raise SettingsRefused(rule)
     try:
-        found = json.loads(document)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+        return decode_document(document)
+    except ValueError as error:
+        raise SettingsRefused(f"{rule}: {error}") from None

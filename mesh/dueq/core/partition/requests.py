@@ -6,7 +6,6 @@ a client sends is trusted: the codec has only made sure that the columns have eq
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import accumulate, pairwise, starmap
 from struct import iter_unpack
@@ -22,6 +21,7 @@ from dueq.core.ports.membership import Topic
 from dueq.core.state.order import order_of
 from dueq.core.state.pass_table import fault_of_pass
 from dueq.instant import Now
+from dueq_codecs.documents import decode_document
 from dueq_codecs.groups import GroupRefused, check_group, decode_group_changes
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.meta import (
@@ -118,7 +118,7 @@ def check_topic(request: ChangeRequest, topic: Topic) -> Refusal | None:
             f"topic {topic.name!r} has got more partitions: a job's home is one of the first {topic.home_partitions}, "
             f"not of {request.home_partitions or len(topic.partitions)}; use a client of this version"
         )
-    ranks = request.kind == RecordKind.PASS and json.loads(request.document)["do"] == "change"
+    ranks = request.kind == RecordKind.PASS and decode_document(request.document)["do"] == "change"
     if ranks and not order_of(topic.kind).has_ranks:
         return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no ranks")
     sets = request.kind == RecordKind.GROUP
@@ -373,11 +373,11 @@ def _check_document(document: str) -> Refusal | None:
     """The headers of a NACK, if it has any."""
     try:
         if document:
-            packed_headers(json.loads(document))
+            packed_headers(decode_document(document))
     except MetaRefused as refused:
         return invalid(str(refused))
-    except (ValueError, RecursionError):
-        return invalid(f"the headers of a NACK are a JSON object, not {document!r:.80}")
+    except ValueError as error:
+        return invalid(f"the headers of a NACK are a JSON object, not {document!r:.80}: {error}")
     return None
 
 

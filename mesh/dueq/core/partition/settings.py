@@ -12,7 +12,6 @@ client is taken before it.
 
 from __future__ import annotations
 
-import json
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -24,6 +23,7 @@ from dueq.core.ports.events import Route
 from dueq.core.state.applied import Applied
 from dueq.core.turn.context import Context
 from dueq.instant import Now
+from dueq_codecs.documents import decode_document
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
 from dueq_codecs.records import Outcome, Record, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
@@ -144,8 +144,7 @@ class SettingsCare:
 def _version_in(document: str) -> int | None:
     """Return the version that a request waits for; None: it names none."""
     try:
-        found = json.loads(document)
+        version = decode_document(document).get("version")
     except ValueError:
         return None
-    version = found.get("version") if isinstance(found, dict) else None
     return version if type(version) is int and version >= 0 else None

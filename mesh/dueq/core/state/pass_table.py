@@ -26,6 +26,7 @@ from dueq.core.state.matching import FilterRefused, filter_of, matching
 from dueq.core.state.side_table import Messages
 from dueq.errors import UnknownVersion
 from dueq.limits import DELAY_MS_MAX, DUE_MS_MAX, PASS_MEMORY_MS, PASS_RETRIED_MS, PASSES_KEPT, RANK_MAX
+from dueq_codecs.documents import decode_document
 from dueq_codecs.records import U8, U64, Outcome, Record
 
 _ROW_VERSION: Final = 1
@@ -125,7 +126,7 @@ class PassTable:
 
     def apply(self, record: Record, age_ms: int, messages: Messages, applied: Applied) -> U8:
         """Begin, end or stop a pass; what is known already stays as it is."""
-        document, work = json.loads(record.document), self.by_name.get(record.name)
+        document, work = decode_document(record.document), self.by_name.get(record.name)
         outcome = Outcome.DONE
         if document["do"] in BEGINNING:
             if work is None:
@@ -205,12 +206,12 @@ def _counted(document: dict[str, Any], messages: Messages) -> int:
 def fault_of_pass(document: str) -> str | None:
     """Say what is wrong with what a client asks of a pass, or None."""
     try:
-        found = json.loads(document)
+        found = decode_document(document)
     except ValueError as error:
-        return f"a pass is asked for in JSON, not {document[:80]!r}: {error}"
+        return f"a pass is asked for in a JSON object, not {document[:80]!r}: {error}"
     if found == {"do": "stop"}:
         return None
-    do = found.get("do") if isinstance(found, dict) else None
+    do = found.get("do")
     if do not in BEGINNING or set(found) != {"do", "filter", *BEGINNING[do]}:
         return f'a pass is {{"do":…,"filter":…}} of {", ".join(BEGINNING)} with what it needs, not {document:.200}'
     for name in BEGINNING[do]:

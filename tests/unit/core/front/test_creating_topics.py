@@ -66,6 +66,7 @@ def test_no_topic_has_the_name_of_a_folder_in_a_url(name: str) -> None:
     ("document", "partitions", "text"),
     [
         ("[]", 1, "the settings of a new topic are a JSON object of at most"),
+        ("[" * 4_000, 1, "the settings of a new topic are a JSON object of at most 4096 bytes, not [[["),
         ('{"keys":"none"}', 1, "keys is one of free, unique, not 'none'"),
         ('{"remember_ms":5}', 1, "remember_ms is 5, and the topic's keys are free"),
         ('{"rate":5}', 2, "a topic with a rate has 1 partition, not 2: rate is 5"),

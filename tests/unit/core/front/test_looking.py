@@ -44,6 +44,10 @@ def test_what_is_well_formed_is_not_refused() -> None:
         ("leased", "", '{"after":KEY}'),
         ("leased", {"after": 1 << 56}, '{"after":KEY}'),
         ("leased", {"after": None}, '{"after":KEY}'),
+        ("count", "[" * 60_000, 'a count is {"filter"'),
+        ("count", '{"filter":' + "[" * 900 + "]" * 900 + ',"after":null}', 'a count is {"filter"'),
+        ("seconds", "[" * 60_000, "seconds are"),
+        ("leased", "[" * 60_000, '{"after":KEY}'),
         ("everything", "", "message, count, seconds, leased"),
     ],
 )

@@ -101,6 +101,7 @@ def test_added_partitions_are_placed_and_their_stores_named() -> None:
     ("document", "partitions", "text"),
     [
         ("[]", 0, "a JSON object of at most 4096 bytes, not []"),
+        ("[" * 4_000, 0, "nested more than 32 deep"),
         ("x" * 5_000, 0, "a JSON object of at most 4096 bytes"),
         ('{"paused":"yes"}', 0, "paused is true or false, not 'yes'"),
         ("{}", 1, "topic 't' has 2 partitions, and never fewer: not 1"),

@@ -162,6 +162,12 @@ def test_a_request_that_names_no_version_is_refused(led: Led) -> None:
         assert document in refusal.text
 
 
+def test_a_request_that_is_nested_deeply_is_refused(led: Led) -> None:
+    refusal = led.ask("[" * 60_000)
+    assert refusal.code == Code.INVALID_REQUEST
+    assert refusal.text.endswith("not " + "[" * 80)
+
+
 def test_no_more_than_so_many_wait(led: Led) -> None:
     led.hear()
     for _ in range(WAITING_MAX):

@@ -162,7 +162,15 @@ def test_a_filter_that_cannot_be_asked_for_is_named(document: dict[str, str]) ->
 
 
 @pytest.mark.parametrize(
-    "document", ["", "[]", '{"do":"end"}', '{"do":"purge"}', '{"do":"redrive","filter":{"state":"waiting"}}']
+    "document",
+    [
+        "",
+        "[]",
+        "[" * 60_000,
+        '{"do":"end"}',
+        '{"do":"purge"}',
+        '{"do":"redrive","filter":{"state":"waiting"}}',
+    ],
 )
 def test_what_a_client_may_not_ask_for_is_refused(document: str) -> None:
     assert fault_of_pass(document) is not None

@@ -1,0 +1,43 @@
+"""Documents: JSON objects that travel as text in requests and records.
+
+What a client sends, and what is replicated, is decoded here and nowhere else. How deeply a document may be nested is
+a number: where Python's decoder gives up depends on the stack of whoever calls it, which differs from replica to
+replica.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import numpy as np
+
+DOCUMENT_DEPTH_MAX: Final = 32
+"""Most arrays and objects of a document inside each other."""
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+
+
+def decode_document(text: str) -> dict[str, Any]:
+    """Return the JSON object that a text is.
+
+    Raises:
+        ValueError: it is no JSON, no object, or nested more than 32 deep; the error says which.
+    """
+    if deeper_than(text.encode(errors="surrogatepass"), DOCUMENT_DEPTH_MAX):
+        raise ValueError(f"arrays and objects are nested more than {DOCUMENT_DEPTH_MAX} deep")
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"there is a JSON {type(found).__name__}")
+    return found
+
+
+def deeper_than(text: bytes, depth: int) -> bool:
+    """Return whether arrays and objects of a JSON text are nested more than this deep."""
+    if text.count(b"[") + text.count(b"{") <= depth:
+        return False
+    letters = np.frombuffer(_STRING.sub(b"", text), np.uint8)
+    opens = (letters == ord("[")) | (letters == ord("{"))
+    closes = (letters == ord("]")) | (letters == ord("}"))
+    steps = opens.astype(np.int32) - closes.astype(np.int32)
+    return len(steps) > 0 and int(np.cumsum(steps).max()) > depth

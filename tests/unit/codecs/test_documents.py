@@ -1,0 +1,40 @@
+"""A text of a client becomes a JSON object, or a ValueError that says why: never anything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq_codecs.documents import DOCUMENT_DEPTH_MAX, decode_document
+
+
+def nested(depth: int) -> str:
+    return '{"a":' * depth + "1" + "}" * depth
+
+
+def test_an_object_is_returned() -> None:
+    assert decode_document('{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "Expecting value"),
+        ("{", "Expecting property name"),
+        ("[1]", "there is a JSON list"),
+        ("null", "there is a JSON NoneType"),
+        ('{"a":' + "9" * 5000 + "}", "4300 digits"),
+        ("[" * 60_000, "nested more than 32 deep"),
+        ('{"a":' * 60_000, "nested more than 32 deep"),
+        ("[" * 800 + "]" * 800, "nested more than 32 deep"),
+        (nested(DOCUMENT_DEPTH_MAX + 1), "nested more than 32 deep"),
+    ],
+)
+def test_all_else_is_a_value_error_that_says_why(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        decode_document(text)
+
+
+def test_a_document_may_be_nested_to_the_limit_and_no_bracket_of_a_string_counts() -> None:
+    assert list(decode_document(nested(DOCUMENT_DEPTH_MAX))) == ["a"]
+    brackets = '\\"' + "[{" * 100
+    assert decode_document('{"a":"' + brackets + '"}') == {"a": '"' + "[{" * 100}
