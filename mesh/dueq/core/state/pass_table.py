@@ -212,7 +212,7 @@ def fault_of_pass(document: str) -> str | None:
     if found == {"do": "stop"}:
         return None
     do = found.get("do")
-    if do not in BEGINNING or set(found) != {"do", "filter", *BEGINNING[do]}:
+    if not isinstance(do, str) or do not in BEGINNING or set(found) != {"do", "filter", *BEGINNING[do]}:
         return f'a pass is {{"do":…,"filter":…}} of {", ".join(BEGINNING)} with what it needs, not {document:.200}'
     for name in BEGINNING[do]:
         (low, high), value = _BOUNDS[name], found[name]

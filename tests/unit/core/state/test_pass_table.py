@@ -167,6 +167,8 @@ def test_a_filter_that_cannot_be_asked_for_is_named(document: dict[str, str]) ->
         "",
         "[]",
         "[" * 60_000,
+        '{"do":[],"filter":{}}',
+        '{"do":{},"filter":{}}',
         '{"do":"end"}',
         '{"do":"purge"}',
         '{"do":"redrive","filter":{"state":"waiting"}}',
