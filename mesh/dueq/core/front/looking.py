@@ -423,6 +423,8 @@ def _is_place(after: Any) -> bool:
     if after is None:
         return True
     wait_at, key, of = after
+    if type(wait_at) is not int or type(key) is not int:
+        return False
     return (
         0 <= wait_at <= limits.DUE_MS_MAX and -1 <= key < 1 << 56 and len(bytes.fromhex(of)) <= _CLASS_BYTES
     )
