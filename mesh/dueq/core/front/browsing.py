@@ -23,7 +23,7 @@ from dueq.core.partition.requests import Refusal, invalid
 from dueq.core.ports.effects import Read
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries, is_full, meta_of
 from dueq.core.ports.events import Route
-from dueq.core.ports.persistence import ChunkRead, ClosePages, PageRead, ReadChunk, ReadPage
+from dueq.core.ports.persistence import CHUNK_INDEX_MAX, ChunkRead, ClosePages, PageRead, ReadChunk, ReadPage
 from dueq.core.state.summary import Summary
 from dueq.core.turn.context import Context
 from dueq.instant import Now
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dueq.core.partition.partition import Partition
 
 _KEY_MAX = (1 << 56) - 1
-_CHUNK_MAX = (1 << 16) - 1
 _CLASS_MAX = 1 << 48
 _RETRY_MS = 250
 _NUMBER_BITS = 24
@@ -279,6 +278,6 @@ def _malformed(request: BrowseRequest) -> Refusal | None:
         return invalid(f"after_key {request.after_key} is no key")
     if request.after_of > _CLASS_MAX:
         return invalid(f"after_of {request.after_of} is no class")
-    if request.chunk > _CHUNK_MAX:
-        return invalid(f"chunk {request.chunk} is beyond {_CHUNK_MAX}")
+    if request.chunk > CHUNK_INDEX_MAX:
+        return invalid(f"chunk {request.chunk} is beyond {CHUNK_INDEX_MAX}")
     return None

@@ -25,6 +25,7 @@ from dueq.core.ports.entry import FLAG_UPLOAD, Entries, is_full, keys_of
 from dueq.core.ports.events import Route
 from dueq.core.ports.names import Lasting, Name
 from dueq.core.ports.persistence import (
+    CHUNK_INDEX_MAX,
     ChunkRead,
     IndexScanned,
     PayloadsRead,
@@ -358,6 +359,8 @@ class Looking:
 
 
 def _malformed(request: LookRequest) -> Refusal | None:
+    if request.chunk > CHUNK_INDEX_MAX:
+        return invalid(f"chunk {request.chunk} is beyond {CHUNK_INDEX_MAX}")
     if request.what in _MALFORMED:
         return _MALFORMED[request.what](request.document)
     if request.what != "message":

@@ -8,7 +8,7 @@ Payload bytes are synced before the rows of `timeline/` that name them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -349,6 +349,10 @@ class PayloadsRead:
     entries: Entries
     payloads: list[bytes | None]
     """One per entry, checked against its CRC; None: missing or damaged."""
+
+
+CHUNK_INDEX_MAX: Final = (1 << 16) - 1
+"""Last chunk of an upload that a key of the store can name."""
 
 
 @dataclass(slots=True)

@@ -58,3 +58,11 @@ def test_what_is_well_formed_is_not_refused() -> None:
 )
 def test_what_is_not_is_refused_with_the_value(what: str, document: Any, told: str) -> None:
     assert told in refused(what, document)
+
+
+@pytest.mark.parametrize("what", ["message", "count"])
+def test_a_chunk_that_no_key_can_name_is_refused(what: str) -> None:
+    refusal = _malformed(LookRequest(1, "mail", 1, what, upload=7, chunk=65_536))
+    assert refusal is not None
+    assert refusal.text == "chunk 65536 is beyond 65535"
+    assert _malformed(LookRequest(1, "mail", 1, "message", upload=7, chunk=65_535)) is None
