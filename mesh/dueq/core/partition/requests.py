@@ -258,6 +258,8 @@ def _check_insert(
         return invalid(
             f"row {row}: payloads over {limits.CHUNK_BYTES} bytes, and only those, are uploaded first"
         )
+    if len(request.upload) and (refusal := _check_uploads(uploaded.tolist())) is not None:
+        return refusal
     inline = inline_bytes(request)
     total = int(inline.sum(dtype=np.uint64))
     if len(bodies) > 1 or total != (len(bodies[0]) if bodies else 0):
@@ -271,6 +273,15 @@ def _check_insert(
         return _check_keys(inline, uploaded, bodies)
     unhashed = settings.keys == "unique" and not len(request.key_high)
     return _check_headers(inline, uploaded, bodies[0], settings, request.shared_size, unhashed)
+
+
+def _check_uploads(uploads: list[int]) -> Refusal | None:
+    """The end of a message deletes its upload: no other message may need it."""
+    rows: dict[int, int] = {}
+    for row, number in enumerate(uploads):
+        if number and (first := rows.setdefault(number, row)) != row:
+            return invalid(f"row {row}: upload {number} is named by row {first}, too")
+    return None
 
 
 def _check_crcs(

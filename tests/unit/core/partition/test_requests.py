@@ -150,6 +150,12 @@ def test_chunks_must_fit_their_payload() -> None:
         assert wrong is not None
 
 
+def test_no_two_rows_name_one_upload() -> None:
+    request = insert([b"", b"", b"", b""], [1, 1, 1, 1], [9, 8, 0, 9])
+    request.size[[0, 1, 3]] = limits.CHUNK_BYTES + 1
+    assert refusal(request) == (Code.INVALID_REQUEST, "row 3: upload 9 is named by row 0, too")
+
+
 def keyed(payloads: list[bytes], uploads: list[int] | None = None) -> ChangeRequest:
     request = insert(payloads, [1] * len(payloads), uploads)
     request.keyed = Meta.KEY

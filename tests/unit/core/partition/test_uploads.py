@@ -74,17 +74,19 @@ class Uploader(Hand):
         self.mesh.expect(reply.code is Code.OK, "the chunk is taken")
         self.upload = reply.upload
 
-    def name_it(self, due_ms: int = FAR_MS) -> None:
+    def name_it(self, due_ms: int = FAR_MS, sequence: int = 1, code: Code = Code.OK) -> None:
         """Insert the message that names the upload, due in so long."""
         self._asked += 1
-        change = ChangeRequest(self._asked, RecordKind.INSERT, self.mesh.topic, self.mesh.uid, CLIENT, 1, 0)
+        change = ChangeRequest(
+            self._asked, RecordKind.INSERT, self.mesh.topic, self.mesh.uid, CLIENT, sequence, 0
+        )
         change.due = np.array([self.mesh.now_ms + due_ms], np.uint64)
         change.size = np.array([len(self.body)], np.uint32)
         change.crc = np.array([crc32(self.body)], np.uint32)
         change.upload = np.array([self.upload], np.uint64)
         change.digest = request_digest(change)
         self.send(self.mesh.leader, change)
-        self.mesh.until(lambda: self.code(change.request_id) is Code.OK, "the record")
+        self.mesh.until(lambda: self.code(change.request_id) is code, code.name)
 
     def on_disk(self) -> dict[str, int]:
         """How many of the chunks each broker's disk holds."""
@@ -128,6 +130,17 @@ def test_a_chunk_that_comes_after_its_record_costs_no_payload(late_ms: int) -> N
     stage.run_ms(limits.UPLOAD_IDLE_MS + 60_000)
     tended(stage)
     assert uploader.on_disk() == {"b1": 2, "b2": 2, "b3": 2}
+    stage.finish()
+
+
+def test_an_upload_is_named_once() -> None:
+    """The end of the first message would delete the payload of the second one."""
+    stage = Stage()
+    uploader = two_chunks(stage)
+    uploader.put(0)
+    uploader.put(1)
+    uploader.name_it()
+    uploader.name_it(sequence=2, code=Code.UNKNOWN_UPLOAD)
     stage.finish()
 
 
