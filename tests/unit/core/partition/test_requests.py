@@ -14,7 +14,7 @@ from dueq.core.ports.membership import PartitionAssignment, Topic
 from dueq.instant import Now
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.meta import Meta, packed_headers, prefix_of, with_key
-from dueq_codecs.records import OnDuplicate, RecordKind
+from dueq_codecs.records import JobAction, OnDuplicate, RecordKind
 from dueq_codecs.rules import homes_of_keys, key_hashes, once_hashes
 from dueq_codecs.topic_settings import TopicSettings
 
@@ -148,6 +148,23 @@ def test_chunks_must_fit_their_payload() -> None:
         check_chunk(chunk(0, whole, 2 << 20, 8), [whole], SETTINGS),
     ):
         assert wrong is not None
+
+
+@pytest.mark.parametrize("action", [JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL])
+def test_no_job_is_hidden_for_longer_than_jobs_are_remembered(action: JobAction) -> None:
+    longest_ms = limits.JOB_HIDDEN_MS_MAX + limits.HANDOVER_MS
+    request = insert([b"a"], [1])
+    request.job, request.job_until = b"j" * 16, NOW.wall_ms + longest_ms
+    assert check_change(request, [b"a"], SETTINGS, NOW) is None
+    request.job_until += 1
+    assert "a job is hidden for at most 604800000 ms" in refusal(request, b"a")[1]
+
+    ending = ChangeRequest(1, RecordKind.JOB, "t", 1, b"c" * 16, 1, 0, job=b"j" * 16, job_action=action)
+    ending.job_until = NOW.wall_ms + longest_ms + 30_000  # as a leader whose clock is ahead has taken it
+    assert check_change(ending, [], SETTINGS, NOW) is None
+    for until in (NOW.wall_ms + longest_ms + limits.HANDOVER_MS + 1, limits.DUE_MS_MAX):
+        ending.job_until = until
+        assert f"a job is hidden for at most 604800000 ms, not until {until}" in refusal(ending)[1]
 
 
 def test_no_two_rows_name_one_upload() -> None:
