@@ -29,7 +29,7 @@ def fault_of_backoff(value: object) -> str | None:
             return f"{name} of backoff is 0 to {BACKOFF_MS_MAX} ms, not {value[name]!r:.80}"
     for name, low, high in (("factor", 1.0, FACTOR_MAX), ("jitter", 0.0, 1.0)):
         part = value[name]
-        if type(part) not in (int, float) or not math.isfinite(part) or not low <= part <= high:
+        if type(part) not in (int, float) or not low <= part <= high:
             return f"{name} of backoff is {low:g} to {high:g}, not {part!r:.80}"
     steps = value["doublings"]
     if steps is not None and (type(steps) is not int or not 0 <= steps <= DOUBLINGS_MAX):
