@@ -16,19 +16,27 @@ import numpy as np
 DOCUMENT_DEPTH_MAX: Final = 32
 """Most arrays and objects of a document inside each other."""
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
+"""What may be half of a surrogate pair."""
 
 
 def decode_document(text: str) -> dict[str, Any]:
     """Return the JSON object that a text is.
 
     Raises:
-        ValueError: it is no JSON, no object, or nested more than 32 deep; the error says which.
+        ValueError: it is no JSON, no object, nested more than 32 deep, or has a text that is not Unicode (no answer
+            could quote it). The error says which.
     """
-    if deeper_than(text.encode(errors="surrogatepass"), DOCUMENT_DEPTH_MAX):
+    if deeper_than(text.encode(), DOCUMENT_DEPTH_MAX):
         raise ValueError(f"arrays and objects are nested more than {DOCUMENT_DEPTH_MAX} deep")
     found = json.loads(text)
     if not isinstance(found, dict):
         raise ValueError(f"there is a JSON {type(found).__name__}")
+    if _HALF.search(text):
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("there is half of a surrogate pair, which is no Unicode text") from None
     return found
 
 

@@ -26,6 +26,9 @@ def test_an_object_is_returned() -> None:
         ("[" * 60_000, "nested more than 32 deep"),
         ('{"a":' * 60_000, "nested more than 32 deep"),
         ("[" * 800 + "]" * 800, "nested more than 32 deep"),
+        ('{"a":["\\ud800"]}', "half of a surrogate pair"),
+        ('{"\\uDFFF":1}', "half of a surrogate pair"),
+        ('{"a":"\ud800"}', "surrogates not allowed"),
         (nested(DOCUMENT_DEPTH_MAX + 1), "nested more than 32 deep"),
     ],
 )
@@ -34,7 +37,8 @@ def test_all_else_is_a_value_error_that_says_why(text: str, said: str) -> None:
         decode_document(text)
 
 
-def test_a_document_may_be_nested_to_the_limit_and_no_bracket_of_a_string_counts() -> None:
+def test_pairs_depth_up_to_the_limit_and_brackets_in_strings_are_fine() -> None:
     assert list(decode_document(nested(DOCUMENT_DEPTH_MAX))) == ["a"]
+    assert decode_document('{"a":"\\ud83d\\ude00"}') == {"a": "\U0001f600"}
     brackets = '\\"' + "[{" * 100
     assert decode_document('{"a":"' + brackets + '"}') == {"a": '"' + "[{" * 100}
