@@ -32,7 +32,7 @@ from dueq_codecs.meta import (
     packed_headers,
     prefix_bytes,
 )
-from dueq_codecs.records import REASON_BYTES_MAX, U64, Fate, OnDuplicate, RecordKind
+from dueq_codecs.records import REASON_BYTES_MAX, U64, Fate, JobAction, OnDuplicate, RecordKind
 from dueq_codecs.rules import (
     expired_text,
     first_beyond_horizon,
@@ -194,6 +194,10 @@ def _check_job(request: ChangeRequest, now: Now) -> Refusal | None:
 
     The other requests of a job name the instant of its INSERTs, perhaps to a leader whose clock is behind.
     """
+    if request.job_action == JobAction.CLEARED:
+        return invalid(
+            "CLEARED is not an action of clients: leaders say that nothing of a job is hidden any more"
+        )
     spare_ms = limits.HANDOVER_MS if request.kind == RecordKind.INSERT else 2 * limits.HANDOVER_MS
     if request.job_until > now.wall_ms + limits.JOB_HIDDEN_MS_MAX + spare_ms:
         return invalid(

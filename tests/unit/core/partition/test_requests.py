@@ -167,6 +167,12 @@ def test_no_job_is_hidden_for_longer_than_jobs_are_remembered(action: JobAction)
         assert f"a job is hidden for at most 604800000 ms, not until {until}" in refusal(ending)[1]
 
 
+def test_only_leaders_say_that_nothing_of_a_job_is_hidden_any_more() -> None:
+    request = ChangeRequest(1, RecordKind.JOB, "t", 1, b"c" * 16, 1, 0, job=b"j" * 16, job_until=5)
+    request.job_action = JobAction.CLEARED
+    assert refusal(request)[1].startswith("CLEARED is not an action of clients")
+
+
 def test_no_two_rows_name_one_upload() -> None:
     request = insert([b"", b"", b"", b""], [1, 1, 1, 1], [9, 8, 0, 9])
     request.size[[0, 1, 3]] = limits.CHUNK_BYTES + 1
