@@ -18,6 +18,7 @@ from dueq.gateway.faces.cloud_tasks import wire
 from dueq.gateway.faces.cloud_tasks.names import QueueName
 from dueq.gateway.faces.cloud_tasks.status import Code, RpcError
 from dueq.gateway.faces.cloud_tasks.wire import Part, Shape, State
+from dueq_codecs.documents import decode_document
 from dueq_codecs.topic_settings import RATE_MAX, RATE_MIN
 
 LABEL: Final = "cloud-tasks"
@@ -118,7 +119,7 @@ class Configuration:
     def of(cls, info: TopicInfo) -> Configuration:
         """Return what a topic that is a queue is set to."""
         try:
-            found: Mapping[str, Any] = json.loads(info.labels[LABEL])
+            found: Mapping[str, Any] = decode_document(info.labels[LABEL])
             return cls(**{**found, "retry": Retry(**found["retry"])})
         except (KeyError, TypeError, ValueError):
             raise RpcError(

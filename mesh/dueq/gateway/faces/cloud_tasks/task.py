@@ -22,6 +22,7 @@ from dueq.gateway.faces.cloud_tasks.issuer import Identity
 from dueq.gateway.faces.cloud_tasks.names import QueueName
 from dueq.gateway.faces.cloud_tasks.status import Code, RpcError
 from dueq.gateway.faces.cloud_tasks.wire import HttpMethod, Part, Shape, View
+from dueq_codecs.documents import decode_document
 from dueq_codecs.endpoint import fault_of_url
 
 REASON_BYTES_MAX: Final = 1024
@@ -147,14 +148,14 @@ class Task:
             ValueError: the payload is none.
         """
         try:
-            found = json.loads(payload)
+            found = decode_document(payload.decode())
             oidc = found.get("oidc")
             return cls(
                 str(found["url"]), HttpMethod[found["method"]], dict(found["headers"]),
                 b64decode(found["body"]), int(found["deadline_ms"]), int(found["created_ms"]),
                 Identity(str(oidc["email"]), str(oidc["audience"])) if oidc else None,
             )  # fmt: skip
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise ValueError(f"the payload is no task: {error!r}") from None
 
     def payload(self) -> bytes:

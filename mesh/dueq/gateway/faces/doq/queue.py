@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Self
 
 from dueq import TopicInfo
+from dueq_codecs.documents import decode_document
 
 LABEL: Final = "doq"
 """The label of a topic that is a queue: its `Queue`, as JSON."""
@@ -48,7 +49,7 @@ class Queue:
     def of(cls, info: TopicInfo) -> Self | None:
         """Return the queue that a topic is; None: it is none."""
         try:
-            return cls(**json.loads(info.labels[LABEL]))
+            return cls(**decode_document(info.labels[LABEL]))
         except (KeyError, TypeError, ValueError):
             return None
 

@@ -1,0 +1,50 @@
+"""Labels and payloads that somebody else has written are no queues and no tasks, whatever they are."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from dueq.gateway.dashboard.merged import _Cursor
+from dueq.gateway.faces.cloud_tasks.queue import LABEL, Configuration
+from dueq.gateway.faces.cloud_tasks.status import RpcError
+from dueq.gateway.faces.cloud_tasks.task import Task
+from dueq.gateway.faces.doq import queue as doq
+from dueq.gateway.problems import Unfit
+
+FOREIGN = ["", "x", "[]", "[" * 2000, '{"a":"\\ud800"}']
+
+
+def topic(label: str, text: str) -> Any:
+    return SimpleNamespace(name="mail", labels={label: text})
+
+
+@pytest.mark.parametrize("text", FOREIGN)
+def test_a_label_of_somebody_else_is_no_queue(text: str) -> None:
+    assert doq.Queue.of(topic(doq.LABEL, text)) is None
+    with pytest.raises(RpcError, match="does not say what a queue is set to"):
+        Configuration.of(topic(LABEL, text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *FOREIGN,
+        '{"url":"u","method":"POST","headers":{},"body":"","deadline_ms":1e400,"created_ms":1}',
+    ],
+)
+def test_a_payload_of_somebody_else_is_no_task(text: str) -> None:
+    with pytest.raises(ValueError, match="the payload is no task"):
+        Task.of_payload(text.encode())
+    with pytest.raises(ValueError, match="the payload is no task"):
+        Task.of_payload(b"\xff")
+
+
+@pytest.mark.parametrize("text", ["", "W1tb" * 1000, "WzFlNDAwLCBbXV0="])
+def test_a_cursor_of_somebody_else_is_refused(text: str) -> None:
+    with pytest.raises(Unfit):
+        _Cursor.of(text)
