@@ -160,9 +160,12 @@ def test_a_disk_that_comes_back_without_topic_and_tombstone_is_kept_aside_and_sh
     stage.expect(not any(node.disk.timeline.keys(*layout.whole(stage.uid))), "b3 has it no more")
 
 
-def create(stage: Stage, hand: Hand, number: int, creation: bytes, *, replicas: int = 3) -> Reply:
+def create(
+    stage: Stage, hand: Hand, number: int, creation: bytes, *, replicas: int = 3, exist_ok: bool = False
+) -> Reply:
     """Order a topic at b2, and wait for the answer."""
-    hand.send("b2", CreateTopicRequest(number, creation * 16, "made", "timeline", 2, replicas))
+    request = CreateTopicRequest(number, creation * 16, "made", "timeline", 2, replicas, exist_ok=exist_ok)
+    hand.send("b2", request)
     stage.until(lambda: number in hand.replies, "an answer")
     return hand.replies[number]
 
@@ -186,6 +189,45 @@ def test_a_creation_whose_answer_was_lost_is_repeated_and_found_done() -> None:
     )
     refused = create(stage, admin, 4, b"3", replicas=4)
     stage.expect(refused.code == Code.INVALID_REQUEST and "3 are alive" in refused.text, f"{refused}")
+    stage.finish()
+
+
+def test_a_broker_that_has_not_heard_of_a_deletion_creates_the_topic_again() -> None:
+    """R19. With `exist_ok` too the coordinator says what there is, not the memory of a broker that lags."""
+    stage = Stage()
+    admin = stage.hand("admin")
+    stage.expect(create(stage, admin, 1, b"1").code == Code.OK, "a topic")
+    stage.run_ms(1_000)
+    stage.coordinator.watch_us = 60_000_000  # what watches saw arrives long after the answers to orders
+    old = delete(stage, "made")
+    again = create(stage, admin, 2, b"2", exist_ok=True)
+    new = stage.coordinator.topics.get("made")
+    stage.expect(new is not None, "it is there")
+    assert new is not None
+    uids = [part.uid for part in new.partitions]
+    stage.expect(not {part.uid for part in old.partitions} & set(uids), "it is another one")
+    stage.expect(again.code == Code.OK and json.loads(again.document) == uids, f"{again}")
+    found = create(stage, admin, 3, b"3", exist_ok=True)
+    stage.expect(found.code == Code.OK and json.loads(found.document) == uids, "it is found, not made anew")
+
+
+def test_a_topic_that_exists_is_found_while_too_few_brokers_are_alive_to_create_it() -> None:
+    """R19. A producer that begins with `exist_ok` starts while a broker is away, or the coordinator."""
+    stage = Stage()
+    admin = stage.hand("admin")
+    made = create(stage, admin, 1, b"1")
+    stage.run_ms(1_000)
+    stage.nodes["b3"].crash()
+    stage.run_ms(10_000)
+    stage.expect("b3" not in stage.coordinator.registrations, "b3 is away")
+    found = create(stage, admin, 2, b"2", exist_ok=True)
+    stage.expect((found.code, found.document) == (Code.OK, made.document), f"{found}")
+    stage.coordinator.cut_off("b2")
+    stage.run_ms(100)
+    found = create(stage, admin, 3, b"3", exist_ok=True)
+    stage.expect((found.code, found.document) == (Code.OK, made.document), f"{found}")
+    stage.coordinator.reconnect("b2")
+    stage.nodes["b3"].start()
     stage.finish()
 
 

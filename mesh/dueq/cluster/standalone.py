@@ -201,7 +201,7 @@ class StandaloneCoordinator:
         if found is not None:
             if found.creation_id == order.creation_id:
                 return [TopicOrderDone(order.token, "", topic=found)]
-            return [TopicOrderDone(order.token, "exists", f"topic {order.name!r} exists already")]
+            return [TopicOrderDone(order.token, "exists", f"topic {order.name!r} exists already", found)]
         try:
             topic, nodes = new_topic(order, facts.next_uid)
         except TopicRefused as refused:

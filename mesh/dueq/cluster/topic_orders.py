@@ -84,7 +84,7 @@ def _create(client: Any, layout: Layout, order: CreateTopic) -> Procedure:
         if found is not None:
             if found.creation_id == order.creation_id:
                 return TopicOrderDone(order.token, "", topic=found)
-            return TopicOrderDone(order.token, "exists", f"topic {order.name!r} exists already")
+            return TopicOrderDone(order.token, "exists", f"topic {order.name!r} exists already", found)
         counter, stat = yield from one(partial(client.get_async, layout.next_uid))
         try:
             topic, nodes = new_topic(order, int(counter))

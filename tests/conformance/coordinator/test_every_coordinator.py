@@ -67,9 +67,10 @@ def test_a_create_with_the_same_creation_id_is_a_success_and_makes_nothing_new(b
 
 def test_a_create_with_another_creation_id_says_that_the_topic_exists(begin: Any) -> None:
     life = begin()
-    life.create("departures")
+    first = life.create("departures")
     done = life.create("departures")
     assert done.error == "exists"
+    assert done.topic == first.topic
     assert "departures" in done.text
 
 

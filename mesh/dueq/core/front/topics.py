@@ -97,10 +97,22 @@ class Topics:
         refusal = self._check(request)
         if refusal is not None:
             return refusal
-        known = self.by_name.get(request.topic)
-        if known is not None and (request.exist_ok or known.creation_id == request.creation_id.hex()):
+        refusal = self._cannot_create(request)
+        if refusal is not None:
+            known = self.by_name.get(request.topic)
+            if known is None or not (request.exist_ok or known.creation_id == request.creation_id.hex()):
+                return refusal
+            # Who starts while topics cannot be created still gets the one that is there, as far as is known here.
             self._ctx.reply(route, Reply(request.request_id, Code.OK, document=_uids(known)))
             return None
+        # Also for a topic that is known here: it may have been deleted since.
+        token = self._ctx.new_token()
+        self._orders[token] = _Order(route, request.request_id, _uids, request.exist_ok)
+        self._ctx.coordinate(self._order(token, request))
+        return None
+
+    def _cannot_create(self, request: CreateTopicRequest) -> Refusal | None:
+        """Say why no topic can be created just now; None: it can."""
         if self._ctx.coordinator is not CoordinatorState.CONNECTED:
             return Refusal(Code.COORDINATOR_UNAVAILABLE, "ZooKeeper is away: topics cannot be created", 1000)
         if self._ctx.settings.broker_id not in self.registrations:
@@ -109,9 +121,6 @@ class Topics:
         alive = len(self.registrations)
         if request.replicas > alive:
             return invalid(f"{request.replicas} replicas need as many brokers; {alive} are alive")
-        token = self._ctx.new_token()
-        self._orders[token] = _Order(route, request.request_id, _uids, request.exist_ok)
-        self._ctx.coordinate(self._order(token, request))
         return None
 
     def _check(self, request: CreateTopicRequest) -> Refusal | None:

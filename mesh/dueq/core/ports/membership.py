@@ -221,7 +221,11 @@ class CompareAndSetDone:
 @dataclass(slots=True)
 class TopicOrderDone:
     """CreateTopic, UpdateTopic or DeleteTopic ended. `error` "" on success, else one of "exists", "not_found",
-    "unavailable", with `text`. A create whose own creation id is found there already is a success."""
+    "unavailable", with `text`. A create whose own creation id is found there already is a success.
+
+    Attributes:
+        topic: as it is after a create or a change; with "exists", the one that is there.
+    """
 
     token: int
     error: str
