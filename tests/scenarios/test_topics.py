@@ -13,7 +13,7 @@ from dueq.storage.ordered import layout
 from dueq_chaos.scenarios.hand import Hand
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.coordinator import Session
-from dueq_codecs.messages import Code, CreateTopicRequest, Reply
+from dueq_codecs.messages import Code, CreateTopicRequest, Reply, UpdateTopicRequest
 from dueq_codecs.records import Outcome
 
 FAR_MS = 3_600_000
@@ -209,6 +209,21 @@ def test_a_broker_that_has_not_heard_of_a_deletion_creates_the_topic_again() -> 
     stage.expect(again.code == Code.OK and json.loads(again.document) == uids, f"{again}")
     found = create(stage, admin, 3, b"3", exist_ok=True)
     stage.expect(found.code == Code.OK and json.loads(found.document) == uids, "it is found, not made anew")
+
+
+def test_a_broker_that_has_not_heard_of_a_deletion_changes_nothing_of_the_topic_made_again() -> None:
+    """R19. The settings that it knows belong to the topic before."""
+    stage = Stage()
+    admin = stage.hand("admin")
+    stage.expect(create(stage, admin, 1, b"1").code == Code.OK, "a topic")
+    stage.run_ms(1_000)
+    stage.coordinator.watch_us = 60_000_000  # what watches saw arrives long after the answers to orders
+    delete(stage, "made")
+    stage.expect(create(stage, admin, 2, b"2").code == Code.OK, "it is made again")
+    settings = stage.coordinator.topics["made"].settings
+    admin.send("b2", UpdateTopicRequest(3, b"3" * 16, "made", 1, '{"paused":true}', 0))
+    stage.until(lambda: 3 in admin.replies, "an answer")
+    stage.expect(stage.coordinator.topics["made"].settings == settings, "it is as it was made")
 
 
 def test_a_topic_that_exists_is_found_while_too_few_brokers_are_alive_to_create_it() -> None:

@@ -241,12 +241,12 @@ def updated_topic(
         first_uid: of the range that added partitions get.
 
     Returns:
-        None: its settings are not of the version before; nothing is to be changed.
+        None: its settings are not of the version before, or it is another topic; nothing is to be changed.
 
     Raises:
         TopicRefused: the uids are used up, or a replica's store is not known.
     """
-    if order.settings.version != topic.settings.version + 1:
+    if order.creation_id != topic.creation_id or order.settings.version != topic.settings.version + 1:
         return None
     added, nodes = _new_partitions(order.added, order.members, first_uid)
     return replace(topic, settings=order.settings, partitions=topic.partitions + added), nodes

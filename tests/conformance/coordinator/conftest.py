@@ -40,6 +40,8 @@ from dueq_codecs.topic_settings import TopicSettings
 E = TypeVar("E")
 _WAIT_S = 120.0
 _tokens = itertools.count(1)
+_created: dict[str, str] = {}
+"""The creation id of each topic."""
 
 
 class Life:
@@ -77,22 +79,26 @@ class Life:
 
     def create(self, name: str, partitions: int = 2, creation_id: str = "", **fields: Any) -> TopicOrderDone:
         token = next(_tokens)
+        creation_id = _created[name] = creation_id or uuid.uuid4().hex
         own = Member(self.registration.broker_id, self.registration.store_id)
         order: dict[str, Any] = {
             "replicas_of": ((own.broker_id,),) * partitions, "members": (own,), "replicas": 1, "min_isr": 1,
         } | fields  # fmt: skip
         self.coordinator.submit(
             CreateTopic(
-                token, name, creation_id or uuid.uuid4().hex, "timeline",
+                token, name, creation_id, "timeline",
                 settings=TopicSettings(), **order,
             )
         )  # fmt: skip
         return self.wait(TopicOrderDone, lambda done: done.token == token)
 
     def update(self, name: str, settings: TopicSettings, added: int = 0) -> TopicOrderDone:
+        """Change the topic that was created last under this name, in whatever life."""
         token = next(_tokens)
         own = Member(self.registration.broker_id, self.registration.store_id)
-        order = UpdateTopic(token, name, settings, ((own.broker_id,),) * added, (own,))
+        order = UpdateTopic(
+            token, name, _created.get(name, ""), settings, ((own.broker_id,),) * added, (own,)
+        )
         self.coordinator.submit(order)
         return self.wait(TopicOrderDone, lambda done: done.token == token)
 

@@ -115,7 +115,9 @@ def test_a_new_topic_takes_uids_without_gaps() -> None:
 def grown(topic: Topic, partitions: int, first_uid: int) -> Topic:
     settings = topic.settings.changed({}, "a" * 32)
     added = (("b2", "b1"),) * partitions
-    found = updated_topic(topic, UpdateTopic(1, topic.name, settings, added, NODE.isr), first_uid)
+    found = updated_topic(
+        topic, UpdateTopic(1, topic.name, topic.creation_id, settings, added, NODE.isr), first_uid
+    )
     assert found is not None
     assert set(found[1]) == set(range(first_uid, first_uid + partitions))
     return found[0]
@@ -136,9 +138,21 @@ def test_the_tombstones_of_a_grown_topic_leave_out_what_is_of_others() -> None:
 def test_added_partitions_need_known_stores_and_numbers() -> None:
     settings = TOPIC.settings.changed({}, "a" * 32)
     with pytest.raises(TopicRefused, match="b9"):
-        updated_topic(TOPIC, UpdateTopic(1, "departures", settings, (("b9",),), NODE.isr), 9)
+        updated_topic(
+            TOPIC, UpdateTopic(1, "departures", TOPIC.creation_id, settings, (("b9",),), NODE.isr), 9
+        )
     with pytest.raises(TopicRefused, match="do not fit"):
-        updated_topic(TOPIC, UpdateTopic(1, "departures", settings, (("b1",),) * 2, NODE.isr), UID_MAX)
+        updated_topic(
+            TOPIC,
+            UpdateTopic(1, "departures", TOPIC.creation_id, settings, (("b1",),) * 2, NODE.isr),
+            UID_MAX,
+        )
+
+
+def test_a_topic_that_was_made_anew_does_not_get_the_settings_of_the_one_before() -> None:
+    settings = TOPIC.settings.changed({}, "a" * 32)
+    assert updated_topic(TOPIC, UpdateTopic(1, TOPIC.name, "b" * 32, settings), 9) is None
+    assert updated_topic(TOPIC, UpdateTopic(1, TOPIC.name, TOPIC.creation_id, settings), 9) is not None
 
 
 def test_the_last_uid_can_be_used_and_none_after_it() -> None:

@@ -226,7 +226,9 @@ class Topics:
         token = self._ctx.new_token()
         self._orders[token] = _Order(route, request.request_id, _standing)
         replicas_of = self._place(added, known.replicas) if added else ()
-        self._ctx.coordinate(UpdateTopic(token, request.topic, settings, replicas_of, self._members()))
+        self._ctx.coordinate(
+            UpdateTopic(token, request.topic, known.creation_id, settings, replicas_of, self._members())
+        )
         return None
 
     def _other_endpoints(self, topic: Topic, settings: TopicSettings) -> Refusal | None:

@@ -123,16 +123,21 @@ class CreateTopic:
 class UpdateTopic:
     """Give a topic these settings, and perhaps more partitions, if it has the settings of the version before.
 
-    Added partitions get uids from the coordinator and are placed like those of a new topic.
+    Added partitions get uids from the coordinator and are placed like those of a new topic. A topic that was made anew
+    under the same name is another one, and stays as it is.
 
     Answered with the topic as it is then, changed or not.
+
+    Attributes:
+        creation_id: of the topic to which the settings belong.
+        added: the replicas of each partition to add.
     """
 
     token: int
     name: str
+    creation_id: str
     settings: TopicSettings
     added: tuple[tuple[str, ...], ...] = ()
-    """The replicas of each partition to add."""
     members: tuple[Member, ...] = ()
 
 
