@@ -252,8 +252,27 @@ DELIVERING: Final = (
                 "limits.CONSUMER_LEASES_MAX) - self.rows_out + (self.credit > 0)",
             ),
         ),
-        seeds=75,
-        finders=(24,),
+        seeds=123,
+        finders=(40,),
+    ),
+    Bug(
+        "refused-renewal-ends-what-came-after",
+        "A renewal that is refused ends the lease that was proposed after it, and the message is leased once more.",
+        "found by storm 3000025",
+        (
+            change(
+                "core.delivery.lease_changes:LeaseChanges._refused",
+                "if leases.token_of(key) not in (0, token)",
+                "if False",
+            ),
+            change(
+                "core.delivery.lease_changes:LeaseChanges._granted",
+                "or not leases.same(slots, token).all()",
+                "",
+            ),
+        ),
+        seeds=0,
+        finders=(3000025,),
     ),
     Bug(
         "lost-push-not-repeated",

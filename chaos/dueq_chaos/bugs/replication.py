@@ -173,8 +173,8 @@ REPLICATION: Final = (
         "A leader commits without a joining member until it has heard that it has joined.",
         "Kafka KIP-497: the maximal ISR",
         (change(f"{_ISR}.maximal", "members.update(self._in_flight.isr)", "pass"),),
-        seeds=717,
-        finders=(237,),
+        seeds=1671,
+        finders=(557,),
     ),
     Bug(
         "level-by-known-commit",

@@ -39,8 +39,8 @@ STORAGE: Final = (
                 "    if len(write.unwait):",
             ),
         ),
-        seeds=531,
-        finders=(15,),
+        seeds=603,
+        finders=(200,),
     ),
     Bug(
         "snapshot-without-leases",

@@ -63,7 +63,7 @@ class LeaseChanges:
             lane.lapsed(((record.target_sequence << np.uint64(16)) | record.target_row).tolist())
         if len(applied.leased):
             if record.kind == RecordKind.LEASE:
-                self._granted(lane, applied.leased, now)
+                self._granted(lane, applied.leased, record.sequence, now)
             else:
                 self._extended(lane, applied.leased, now)
         if len(applied.ended):
@@ -77,8 +77,7 @@ class LeaseChanges:
         if applied.died:
             self._metrics.messages["die", self._topic] += applied.died
         if len(applied.refused):
-            self._ended(lane, applied.refused, now)
-            lane.requeue(applied.refused)
+            self._refused(lane, applied.refused, record.sequence, now)
         if len(applied.waiting):
             lane.queue.add(applied.waiting)
         if applied.settings is not None and lane.is_silent(self._clock.mesh_ms(now)):
@@ -98,11 +97,25 @@ class LeaseChanges:
             if slot is not None and leases.phase[slot] == Phase.WITHHELD and leases.token[slot] == token:
                 lane.end_now(np.array([slot]), now)
 
-    def _granted(self, lane: Lane, entries: Entries, now: Now) -> None:
+    def _refused(self, lane: Lane, keys: U64, token: int, now: Now) -> None:
+        """A record does nothing to these: its leases were never granted, and what has no lease is looked at again.
+
+        A renewal is refused when its lease has ended before. Then the message may be leased anew already, by a record
+        that comes after: that lease stays.
+        """
+        leases = lane.leases
+        others = [key for key in keys.tolist() if leases.token_of(key) not in (0, token)]
+        if others:
+            keys = keys[~np.isin(keys, np.array(others, np.uint64))]
+        self._ended(lane, keys, now)
+        lane.requeue(keys)
+
+    def _granted(self, lane: Lane, entries: Entries, token: int, now: Now) -> None:
         self._metrics.messages["lease", self._topic] += len(entries)
         leases = lane.leases
         slots = leases.find(keys_of(entries))
-        if len(slots) < len(entries):  # never proposed here: nobody counts it
+        # Never proposed here: nobody counts it.
+        if len(slots) < len(entries) or not leases.same(slots, token).all():
             return
         leases.rewrite(slots, entries)
         phase = leases.phase[slots]

@@ -144,6 +144,11 @@ class LeaseTable:
             found = [slot for slot in found if slot >= 0]
         return np.array(found, np.intp)
 
+    def token_of(self, key: int) -> int:
+        """Return the token of a message's lease, proposed ones included; 0: it has none."""
+        slot = self.slot_of.get(key)
+        return int(self.token[slot]) if slot is not None else 0
+
     def rewrite(self, slots: Slots, entries: Entries) -> None:
         """Put the entries as they are now."""
         self._entries.put(slots, entries)

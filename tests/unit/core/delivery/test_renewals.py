@@ -225,3 +225,34 @@ def test_consumers_without_a_name_go_on_as_before() -> None:
     assert reply is not None
     assert reply.code == Code.OK
     assert limits.CONSUMER_SESSION_MS > 22
+
+
+def apply_next(stage: Stage, ms: float) -> None:
+    """Apply the next record of the log."""
+    led = stage.leds[1]
+    record = led.open.popleft()
+    stage.dispatcher.applied(led.uid, record, led.timeline.apply(record), at(ms))
+
+
+def test_a_renewal_that_is_refused_ends_no_lease_that_was_proposed_after_it() -> None:
+    """The older process has released what it held; it is leased anew before the renewal is applied."""
+    stage, before, keys = pushed()
+    led = stage.leds[1]
+    break_old(stage, 20)
+    led.change(RecordKind.RELEASE, keys, at(30), token=before.token.tolist())
+    stage.attach(30, life=9, attach=10, route=NEW)
+    stage.tick(30)
+    apply_next(stage, 30)  # the RELEASE
+    stage.attach(31, consumer=BOB)
+    stage.tick(31)
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE, RecordKind.LEASE, RecordKind.LEASE]
+    renewal, fresh = led.open
+    assert (len(renewal.token), len(fresh.token)) == (len(keys), 0)
+    apply_next(stage, 32)  # the renewal: nothing has that token any more
+    stage.tick(32)
+    assert list(led.open) == [fresh], "what is leased is not leased once more"
+    pushes = stage.run(33)
+    assert sorted(key for push in pushes for key in keys_in(push)) == keys
+    for push in pushes:
+        assert set(push.token.tolist()) == {fresh.sequence}
+        assert push.consumer_id in fresh.consumers
