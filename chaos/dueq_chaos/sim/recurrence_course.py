@@ -140,6 +140,14 @@ class Course:
         number, waited_for = self._before.get(record.name, (0, 0))
         if known is None:
             return _left(naive, number, record, self._newest_ms) if number else ""
+        if known.number == number and '"action":"create"' in record.document:
+            # Refused: it is there. A leader whose clock is behind does not find the ticks that were skipped again.
+            stays = known.next == waited_for
+            return (
+                ""
+                if stays
+                else f"{record.name} waits for {known.next}, not {waited_for}, after {record.document}"
+            )
         if known.paused and known.next:
             return f"{record.name} is paused, and waits for {known.next}"
         resumed = known.number == number and not waited_for and '"action":"resume"' in record.document
