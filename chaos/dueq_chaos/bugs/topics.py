@@ -125,7 +125,7 @@ TOPICS: Final = (
         (
             change(
                 "cluster.znodes:updated_topic",
-                "if order.settings.version != topic.settings.version + 1:",
+                "if order.creation_id != topic.creation_id or order.settings.version != topic.settings.version + 1:",
                 "if False:",
             ),
         ),
