@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dueq.client.core.asking.looking import LookAnswer
 from dueq.client.core.ports import effects, events
 from dueq_chaos.sim.history import MessageKey, name_of
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.sdk import SimClient
-
-if TYPE_CHECKING:
-    from dueq_chaos.sim.plan import Step
 
 ASK: Final = "ask for what has ended"
 _FROM: Final = 89_000_000
@@ -34,17 +31,22 @@ _STEPS_MAX: Final = 120
 _AT_ONCE: Final = 8
 
 
-def draw(seed: int, steps: Iterable[Step]) -> list[tuple[int, str, int]]:
-    """Return when it asks, and the seed of the rest; from a stream of its own."""
+def draw(seed: int, steps: Iterable[tuple[int, str]]) -> list[tuple[int, str, int]]:
+    """Return when it asks, and the seed of the rest; from a stream of its own.
+
+    Args:
+        seed: of the storm.
+        steps: what else happens: when (µs), and its kind.
+    """
     random = Random(seed * 0x27D4EB2F + 97)
     if seed < _FROM or random.random() >= _SHARE:
         return []
     found: list[tuple[int, str, int]] = []
-    for step in steps:
-        if step.kind not in _REPLACING:
+    for began_us, kind in steps:
+        if kind not in _REPLACING:
             continue
-        at_us = step.at_us
-        while at_us < step.at_us + _LASTS_US and len(found) < _STEPS_MAX:
+        at_us = began_us
+        while at_us < began_us + _LASTS_US and len(found) < _STEPS_MAX:
             at_us += random.randint(*_EVERY_US)
             found.append((at_us, ASK, random.getrandbits(32)))
     return found

@@ -276,7 +276,7 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
         at_us = max(at_us, mishaps[-1].at_us)
         options = replace(options, limits=())
     steps += keyed
-    steps += [Step(*found) for found in asking.draw(seed, steps)]
+    steps += [Step(*found) for found in asking.draw(seed, ((step.at_us, step.kind) for step in steps))]
     return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
 
 
