@@ -72,7 +72,7 @@ def test_a_pass_is_shown_and_stopped_by_its_name(client: Client, topic: str, she
     client.shift_where(topic, Filter(), by=timedelta(hours=1), name="later").wait()
     assert shell("where", "show", topic, "later") == (0, "later: 3 done; ended\n")
     assert shell("where", "stop", topic, "later") == (0, "later: 3 done; ended\n")
-    assert shell("where", "show", topic, "never") == (1, "nothing is known of pass never\n")
+    assert shell("where", "show", topic, "never") == (1, "dueq: nothing is known of pass never\n")
 
 
 def test_dead_messages_are_named_by_id_or_by_a_filter(client: Client, topic: str, shell: Shell) -> None:

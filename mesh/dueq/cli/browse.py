@@ -11,13 +11,12 @@ from itertools import islice
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from dueq import Client, ScheduledMessage
 from dueq.cli.instants import instant, instant_text
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.tables import new_table
+from dueq.cli.tables import new_table, print_table
 
 _LIMIT = 20
 _PAYLOAD_SHOWN_BYTES = 200
@@ -113,16 +112,13 @@ def _print(topic: str, found: list[ScheduledMessage], payloads: bool, more: bool
         *([">rank"] if ranked else []),
     ]
     shown = new_table(title, *columns, *more_columns)
-    for column, width in zip(shown.columns, (26, 24), strict=False):
-        column.min_width = width
-    shown.columns[2].overflow = shown.columns[3].overflow = "ellipsis"
     for message in found:
         last = _preview(message) if payloads else f"{message.size:,}"
         row: list[str | Text] = [message.id, instant_text(message.waits_until), Text(message.key), Text(last)]
         row += [Text(_headers_text(message))] if headed else []
         row += [Text(message.group)] if grouped else []
         shown.add_row(*row, *([str(message.rank)] if ranked else []))
-    Console().print(shown)
+    print_table(shown, id=26, waits_until=24)
 
 
 def _preview(message: ScheduledMessage) -> str:

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from dueq.cli.group import SuggestingGroup
 from dueq.cli.options import connect, endpoints, json_option, mesh_options
+from dueq.cli.outcomes import counted
 from dueq.cli.tables import new_table
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def cancel(
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(info)))
     else:
-        click.echo(f"cancelled {job_id}: {info.messages:,} messages left")
+        click.echo(f"cancelled {job_id}: {counted(info.messages)} left")
 
 
 def _topic_of(client: Client, job_id: str) -> str:

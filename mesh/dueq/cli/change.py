@@ -12,7 +12,7 @@ from dueq.limits import RANK_MAX
 
 @click.command()
 @click.argument("topic")
-@click.argument("ids", nargs=-1, metavar="ID…")
+@click.argument("ids", nargs=-1, metavar="[ID…]")
 @key_option
 @group_option
 @version_option
@@ -30,7 +30,7 @@ def change(
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> int:
-    """Give messages of a priority topic another rank. Exit code 1 if one of them could not be changed."""
+    """Give messages of a priority or fair topic another rank. Exit code 1 if one of them could not be changed."""
     named = either(ids, keys)
     expected = versions(named, if_version)
     with connect(endpoint, timeout) as client, client.producer(topic) as producer:

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import click
-from rich.console import Console
 
 from dueq import RecurrenceInfo
 from dueq.cli.group import SuggestingGroup
@@ -20,11 +19,12 @@ from dueq.cli.headers import header_option
 from dueq.cli.instants import instant_text, parse_duration, parse_instant
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.payloads import content_of
-from dueq.cli.tables import new_table
+from dueq.cli.tables import new_table, print_table
 from dueq.client import recurrences
 from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.payloads import shared_body
 from dueq.errors import RecurrenceNotFound
+from dueq.limits import MISSED_TICKS_MAX
 from dueq.recurring.terms import Terms
 from dueq.recurring.ticks import ticks_after
 
@@ -59,7 +59,9 @@ def _terms_options(function: _Function) -> _Function:
 
 
 _body_option = click.option(
-    "--body", metavar="TEXT", help="A shared body in place of a payload; @FILE or - as in `create`."
+    "--body",
+    metavar="TEXT",
+    help="A shared body in place of a payload; @FILE and - as for PAYLOAD of `create`.",
 )
 
 
@@ -101,7 +103,11 @@ def _said(
 @click.argument("payload", default="")
 @_body_option
 @_terms_options
-@click.option("--dry-run", is_flag=True, help=f"Show the next {TICKS_SHOWN} ticks, and store nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help=f"Show the next {TICKS_SHOWN} ticks, without asking a broker: TOPIC and NAME are not looked at.",
+)
 @json_option
 @mesh_options
 def create(
@@ -173,7 +179,7 @@ def list_(topic: str, as_json: bool, endpoint: tuple[str, ...], timeout: float) 
                 _state(info),
             )
     if rows:
-        Console().print(shown)
+        print_table(shown, name=max(len(str(name)) for name in shown.columns[0].cells))
     else:
         click.echo(f"no recurrences in {topic}")
 
@@ -199,7 +205,7 @@ def show(topic: str, name: str, as_json: bool, endpoint: tuple[str, ...], timeou
         ("next tick", _tick_text(info.next_ms, info) if info.next_ms else "never"),
         ("last tick", instant_text(info.last_ms) if info.last_ms else "none"),
         ("jitter", f"{info.jitter_ms} ms"),
-        ("missed ticks made up for", str(info.missed)),
+        ("missed ticks made up for", _missed_text(info.missed)),
         ("overlap", info.overlap),
         ("payload", f"{info.payload_bytes:,} bytes" + (f", shared body {info.body}" if info.body else "")),
         ("headers", ", ".join(f"{word}={text}" for word, text in info.headers.items()) or "none"),
@@ -210,14 +216,16 @@ def show(topic: str, name: str, as_json: bool, endpoint: tuple[str, ...], timeou
         ("times skipped", f"{info.skipped:,}"),
     ):
         shown.add_row(word, text)
-    Console().print(shown)
+    print_table(shown)
 
 
 @cron.command()
 @click.argument("topic")
 @click.argument("name")
 @_terms_options
-@click.option("--payload", metavar="TEXT", help="Of its messages from now on; @FILE or - as in `create`.")
+@click.option(
+    "--payload", metavar="TEXT", help="Of its messages from now on; @FILE and - as for PAYLOAD of `create`."
+)
 @_body_option
 @mesh_options
 def update(
@@ -289,6 +297,13 @@ def _when(info: RecurrenceInfo) -> str:
     if info.cron:
         return f"{info.cron} ({info.zone})"
     return f"every {info.every_ms / 1000:g} s" if info.every_ms else f"{len(info.at_ms)} instants"
+
+
+def _missed_text(missed: int) -> str:
+    """Return how many missed ticks are made up for, as `--missed` says it."""
+    if missed >= MISSED_TICKS_MAX:
+        return f"all (the latest {MISSED_TICKS_MAX})"
+    return {0: "none", 1: "last"}.get(missed, f"the latest {missed}")
 
 
 def _state(info: RecurrenceInfo) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import click
-from rich.console import Console
+from rich.text import Text
 
 from dueq import Client, Filter
-from dueq.cli.instants import duration
+from dueq.cli.instants import duration, instant_text
 from dueq.cli.options import connect, mesh_options
-from dueq.cli.outcomes import report
-from dueq.cli.tables import new_table
+from dueq.cli.outcomes import counted, report
+from dueq.cli.tables import new_table, print_table
 
 _DEAD = Filter(state="dead")
 
@@ -34,12 +34,12 @@ def list_(topic: str, limit: int, endpoint: tuple[str, ...], timeout: float) -> 
         for count, message in enumerate(client.browse(topic, state="dead"), 1):
             if count > limit:
                 break
-            died = datetime.fromtimestamp(message.died_at / 1000, UTC).isoformat(timespec="milliseconds")
-            shown.add_row(message.id, message.key, died, str(message.attempt), message.reason)
+            died = instant_text(message.died_at)
+            shown.add_row(message.id, Text(message.key), died, str(message.attempt), Text(message.reason))
     if not count:
         click.echo(f"no message of {topic} is dead")
         return
-    Console().print(shown)
+    print_table(shown, id=26, died=24)
     if count > limit:
         click.echo(f"and more: --limit {2 * limit} shows them")
 
@@ -96,6 +96,8 @@ def _ask(client: Client, topic: str, verb: str, yes: bool) -> None:
     """Show how many it is about, and ask."""
     if not yes:
         found = client.count_where(topic, _DEAD)
+        if not found:
+            return
         if not sys.stdin.isatty():
-            raise click.UsageError(f"{found:,} messages of {topic} are dead; say --yes.")
-        click.confirm(f"{verb} {found:,} messages of {topic}?", abort=True)
+            raise click.UsageError(f"dead in {topic}: {counted(found)}; nobody can be asked here: say --yes.")
+        click.confirm(f"{verb} {counted(found)} of {topic}?", abort=True)

@@ -8,16 +8,17 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from dueq import MessageState
 from dueq.cli.instants import instant_text
 from dueq.cli.named import group_option
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.tables import new_table
+from dueq.cli.tables import new_table, print_table
 
-_INSTANTS = ("due", "waits_until", "lease_ends")
+_INSTANTS = ("due", "waits_until", "lease_ends", "expires", "died_at")
+_LEFT_OUT = ("expires", "died_at", "headers", "key", "group", "holder", "reason", "attempt", "rank")
+"""What is not said of a message that has none of it; JSON says it."""
 
 
 @click.command()
@@ -58,10 +59,12 @@ def get(
         return
     shown = new_table(f"{topic}: {found.id}", "field", "value")
     for name, value in document.items():
+        if name in _LEFT_OUT and not value:
+            continue
         if name in _INSTANTS:
             value = instant_text(value)
         shown.add_row(name, Text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)))
-    Console().print(shown)
+    print_table(shown)
 
 
 def document_of(found: MessageState) -> dict[str, Any]:

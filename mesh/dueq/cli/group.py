@@ -23,6 +23,14 @@ _MEANT = {
 """Words of other programs, or of the SDK, and what is called so here."""
 
 
+_COMMANDS_MEANT = {
+    "recurrence": "cron", "recurrences": "cron", "pause": "topic pause", "resume": "topic resume",
+    "purge": "topic purge", "create": "topic create", "describe": "topic describe", "list": "topic list",
+    "topics": "topic list", "redrive": "dead redrive", "discard": "dead discard", "count": "where count",
+}  # fmt: skip
+"""Words for what is done by a command of a group."""
+
+
 def meant(error: click.NoSuchOption) -> click.UsageError:
     """Suggest what has another name here rather than what is spelled alike: `--at` for `--due`, not `--key`."""
     known = {name for option in error.ctx.command.params for name in option.opts} if error.ctx else set()
@@ -57,7 +65,9 @@ class SuggestingGroup(click.Group):
         """
         word = args[0]
         if not word.startswith("-") and self.get_command(ctx, word) is None:
-            ctx.fail(f"No such command {word!r}.{closest(word, self.list_commands(ctx))}")
+            command = _COMMANDS_MEANT.get(word) if ctx.parent is None else None
+            hint = f" Did you mean '{command}'?" if command else closest(word, self.list_commands(ctx))
+            ctx.fail(f"No such command {word!r}.{hint}")
         return super().resolve_command(ctx, args)
 
 

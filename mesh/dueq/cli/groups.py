@@ -24,7 +24,9 @@ def group() -> None:
 @click.option("--weight", type=int, help="How many messages the group gets at its turn, 1 to 1,000.")
 @click.option("--max-unacked", type=int, help="Messages that consumers may hold at once; 0: no limit.")
 @click.option("--paused/--resumed", default=None, help="Deliver none of its messages, or deliver them again.")
-@click.option("--rate", type=int, help="Deliver at most this many messages a second; 0: no limit.")
+@click.option(
+    "--rate", type=int, help="Deliver at most this many messages a second, a whole number; 0: no limit."
+)
 @click.option(
     "--burst", type=int, help="Deliver at most this many of them at once; 0: as many as in a second."
 )

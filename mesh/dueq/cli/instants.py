@@ -124,3 +124,12 @@ def instant_text(due_ms: int) -> str:
     except (OverflowError, ValueError, OSError):
         return f"{due_ms} ms"
     return f"{instant:%Y-%m-%dT%H:%M:%S}.{due_ms % 1000:03d}Z"
+
+
+def duration_text(length: timedelta) -> str:
+    """Return a length of time as options take it: 14d, 1h30m, 250ms."""
+    left, text = length // timedelta(milliseconds=1), ""
+    for unit in ("d", "h", "m", "s", "ms"):
+        whole, left = divmod(left, _UNIT_MS[unit])
+        text += f"{whole}{unit}" if whole else ""
+    return text or "0s"

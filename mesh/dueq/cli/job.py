@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from datetime import UTC, datetime
 
 import click
-from rich.console import Console
 
 from dueq import JobInfo
 from dueq.cli.group import SuggestingGroup
+from dueq.cli.instants import instant_text
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.tables import new_table
+from dueq.cli.tables import new_table, print_table
 from dueq.errors import JobNotFound
 
 
@@ -72,9 +71,9 @@ def cancel(topic: str, job_id: str, endpoint: tuple[str, ...], timeout: float) -
 def _print(jobs: list[JobInfo]) -> None:
     shown = new_table("", "job", "state", ">messages left", "commit until", "worked off")
     for info in jobs:
-        until = datetime.fromtimestamp(info.until_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+        until = instant_text(info.until_ms)
         shown.add_row(
             info.job_id or info.key, info.state, f"{info.messages:,}", until if info.until_ms else "not hidden",
             "yes" if info.cleared else "no",
         )  # fmt: skip
-    Console().print(shown)
+    print_table(shown)

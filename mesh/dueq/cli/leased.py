@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from dueq import limits
 from dueq.cli.get import document_of
 from dueq.cli.instants import instant_text
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.tables import new_table
+from dueq.cli.tables import new_table, print_table
 
 _LIMIT = 20
 
@@ -43,6 +42,6 @@ def leased(
     for message in found:
         ends = instant_text(message.lease_ends) if message.lease_ends is not None else "ending"
         shown.add_row(message.id, ends, message.holder, str(message.attempt), Text(message.key))
-    Console().print(shown)
+    print_table(shown, id=26, lease_ends=24)
     if len(found) == limit:
         click.echo(f"more: --after {found[-1].id}")

@@ -27,7 +27,7 @@ _COMMANDS = {
     "settle": ("dueq.cli.pull:settle", "Finish, give back or extend a message that was taken."),
     "move": ("dueq.cli.move:move", "Give messages another due instant."),
     "trigger": ("dueq.cli.trigger:trigger", "Have messages delivered now."),
-    "change": ("dueq.cli.change:change", "Give messages of a priority topic another rank."),
+    "change": ("dueq.cli.change:change", "Give messages of a priority or fair topic another rank."),
     "cancel": ("dueq.cli.cancel:cancel", "Cancel messages."),
     "get": ("dueq.cli.get:get", "Show one message as it is now."),
     "browse": ("dueq.cli.browse:browse", "Show waiting messages without touching them."),

@@ -14,7 +14,7 @@ from dueq.cli.outcomes import report
 
 @click.command()
 @click.argument("topic")
-@click.argument("ids", nargs=-1, metavar="ID…")
+@click.argument("ids", nargs=-1, metavar="[ID…]")
 @key_option
 @group_option
 @version_option

@@ -19,6 +19,11 @@ _TEXT = {
 }
 
 
+def counted(messages: int) -> str:
+    """Return a number of messages in words: 1 message, 1,200 messages."""
+    return f"{messages:,} message{'' if messages == 1 else 's'}"
+
+
 def report(ids: Sequence[str], outcomes: Sequence[Outcome], done: str, as_json: bool) -> int:
     """Print one line per message.
 

@@ -114,5 +114,12 @@ def settle(
             dead=dead,
             headers=headers,
         )
-    click.echo(outcome.name.lower())
-    return 0 if outcome is Outcome.DONE else 1
+    if outcome is Outcome.DONE:
+        click.echo("done")
+        return 0
+    if outcome is Outcome.STALE:
+        text = f"the lease {token} of {message_id} is over, or another one has followed"
+        click.echo(f"dueq: {text}; nothing was changed", err=True)
+    else:
+        click.echo(f"dueq: {message_id}: {outcome.name.lower().replace('_', ' ')}", err=True)
+    return 1

@@ -10,8 +10,9 @@ from typing import BinaryIO
 
 import click
 
+from dueq import Client, DueqError, KeyTaken, MessageNotFound
 from dueq.cli.headers import header_option
-from dueq.cli.instants import chosen_due, due_options, duration, instant_or_duration
+from dueq.cli.instants import chosen_due, due_options, duration, instant_or_duration, instant_text
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.payloads import content_of, opened
 from dueq.ids import first_instant
@@ -109,10 +110,13 @@ def schedule(
                     _print(ids, as_json)
             return
         if not lines:
-            message_id = producer.schedule(
-                content_of(payload), due, key=key, rank=rank, group=group, headers=headers, window=window,
-                expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
-            )  # fmt: skip
+            try:
+                message_id = producer.schedule(
+                    content_of(payload), due, key=key, rank=rank, group=group, headers=headers, window=window,
+                    expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
+                )  # fmt: skip
+            except KeyTaken as taken:
+                raise _said_of_key(client, topic, key, taken) from taken
             _print([message_id], as_json)
             return
         with opened(payload) as source:
@@ -123,6 +127,23 @@ def schedule(
                     window=window, expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
                 )  # fmt: skip
                 _print(ids, as_json)
+
+
+def _said_of_key(client: Client, topic: str, key: str | None, taken: KeyTaken) -> KeyTaken:
+    """Say of a key that is taken which one it is, and whether its message still lives."""
+    if taken.present is None:
+        return KeyTaken(f"key {key!r} of {topic} names a message of a job that is not committed yet")
+    try:
+        lives = client.get(topic, taken.present).state != "dead"
+    except MessageNotFound:
+        lives = False
+    except DueqError:
+        # It could not be asked now; what was refused is known all the same.
+        lives = True
+    text = f"key {key!r} of {topic} names message {taken.present}, due at {instant_text(taken.due)}"
+    if not lives:
+        text += ", which is finished: the key stays taken for as long as the topic remembers it"
+    return KeyTaken(text, taken.present, taken.due)
 
 
 def _print(ids: list[str], as_json: bool) -> None:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Any
 
 import click
-from rich.console import Console
 
-from dueq import TopicInfo
+from dueq import Backoff, TopicInfo
 from dueq.cli.group import SuggestingGroup
-from dueq.cli.instants import duration, instant
+from dueq.cli.instants import duration, duration_text, instant, instant_text
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.tables import new_table
+from dueq.cli.tables import new_console, new_table, print_table
 from dueq.cli.topic_settings import settings_options
 from dueq.client.arguments import KINDS
 from dueq.client.topics import PartitionInfo
 
 _PARTITIONS = 6
 """Of a timeline topic, unless asked otherwise. Between partitions of the other kinds there may be no order."""
+
+
+_DEAD_RETENTION = timedelta(days=14)
+"""Of a new topic."""
 
 
 @click.group(cls=SuggestingGroup)
@@ -54,7 +58,11 @@ def topic() -> None:
     type=click.Choice(("free", "unique")),
     help="Whether a key names one message at most. Default: free.",
 )
-@click.option("--rate", type=float, help="Deliver at most this many messages a second. Default: no limit.")
+@click.option(
+    "--rate",
+    type=float,
+    help="Deliver at most this many messages a second; for a topic of one partition. Default: no limit.",
+)
 @click.option(
     "--burst", type=int, help="Deliver at most this many of them at once. Default: as many as in a second."
 )
@@ -102,7 +110,7 @@ def list_(as_json: bool, endpoint: tuple[str, ...], timeout: float) -> None:
     shown = new_table("", "topic", "kind", ">partitions", ">replicas")
     for info in topics:
         shown.add_row(info.name, info.kind, str(info.partitions), str(info.replicas))
-    Console().print(shown)
+    print_table(shown)
 
 
 def _counts(part: PartitionInfo) -> tuple[int | None, ...]:
@@ -126,23 +134,29 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
     if as_json:
         click.echo(json.dumps(_document(info)))
         return
-    horizon = f", at most {info.horizon} ahead" if info.horizon else ""
+    horizon = f", at most {duration_text(info.horizon)} ahead" if info.horizon else ""
     title = (
         f"{info.name}: {info.kind}, replicas: {info.replicas}, at least {info.min_isr} in sync, "
         f"payloads up to {info.payload_bytes_max:,} bytes{horizon}, settings of version {info.settings_version}"
     )
-    console = Console()
+    console = new_console()
     console.print(title, highlight=False)
     if info.paused:
-        until = f"until {info.paused_until.isoformat()}" if info.paused_until else "until it is resumed"
+        until = (
+            f"until {instant_text(round(info.paused_until.timestamp() * 1000))}"
+            if info.paused_until
+            else "until it is resumed"
+        )
         console.print(f"[yellow]paused[/] {until}", highlight=False)
     if info.rate:
         console.print(
             f"at most {info.rate:,} messages a second, {info.burst or ceil(info.rate):,} at once",
             highlight=False,
         )
+    for setting, text in _unusual(info):
+        console.print(f"{setting} {text}", highlight=False, markup=False)
     for label, text in sorted(info.labels.items()):
-        console.print(f"{label}: {text}", highlight=False, markup=False)
+        console.print(f"label {label}: {text}", highlight=False, markup=False)
     if info.home_partitions < info.partitions:
         console.print(f"jobs are decided by the first {info.home_partitions} partitions", highlight=False)
     shown = new_table(
@@ -154,6 +168,31 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
             *("–" if count is None else f"{count:,}" for count in _counts(part)),
         )  # fmt: skip
     console.print(shown)
+
+
+def _unusual(info: TopicInfo) -> Iterator[tuple[str, str]]:
+    """Yield the settings that are not as in a new topic, by their options."""
+    if info.keys != "free":
+        yield "keys", info.keys
+    if info.remember:
+        yield "remember", duration_text(info.remember)
+    if info.max_attempts:
+        yield "max-attempts", f"{info.max_attempts}"
+    if info.backoff is not None:
+        yield "backoff", _backoff_text(info.backoff)
+    if info.expired != "finish":
+        yield "expired", info.expired
+    if info.dead_retention != _DEAD_RETENTION:
+        yield "dead-retention", duration_text(info.dead_retention)
+
+
+def _backoff_text(backoff: Backoff) -> str:
+    first, longest = (
+        duration_text(each if isinstance(each, timedelta) else timedelta(seconds=each))
+        for each in (backoff.first, backoff.longest)
+    )
+    text = f"{first},factor={backoff.factor:g},longest={longest},jitter={backoff.jitter:g}"
+    return text if backoff.doublings is None else f"{text},doublings={backoff.doublings}"
 
 
 @topic.command()
@@ -172,7 +211,11 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
 @topic.command()
 @click.argument("name")
 @click.option("--partitions", "-p", type=int, help="The new number of partitions; it never gets smaller.")
-@click.option("--rate", type=float, help="Deliver at most this many messages a second; 0: no limit.")
+@click.option(
+    "--rate",
+    type=float,
+    help="Deliver at most this many messages a second; for a topic of one partition. 0: no limit.",
+)
 @click.option(
     "--burst", type=int, help="Deliver at most this many of them at once; 0: as many as in a second."
 )

@@ -12,6 +12,8 @@ import click
 from dueq import Client, Filter, Pass
 from dueq.cli.instants import chosen_due, due_options, duration, instant, parse_duration
 from dueq.cli.options import connect, mesh_options
+from dueq.cli.outcomes import counted
+from dueq.client.filters import STATES
 from dueq.client.passes import Progress
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -37,6 +39,9 @@ def _filter_options(function: _Function) -> _Function:
 
 def _work_options(function: _Function) -> _Function:
     function = click.option("--yes", "-y", is_flag=True, help="Do not ask.")(function)
+    function = click.option(
+        "--dry-run", "dry", is_flag=True, help="Show how many messages match, and change nothing."
+    )(function)
     return click.option(
         "--name",
         metavar="NAME",
@@ -52,9 +57,12 @@ def where() -> None:
 @where.command()
 @click.argument("topic")
 @_filter_options
+@click.option(
+    "--state", type=click.Choice(STATES), default="waiting", show_default=True, help="Messages in this state."
+)
 @mesh_options
 def count(topic: str, endpoint: tuple[str, ...], timeout: float, **wanted: Any) -> None:
-    """Count the messages of TOPIC that wait and match."""
+    """Count the messages of TOPIC that wait, or are dead, and match."""
     with connect(endpoint, timeout) as client:
         click.echo(f"{client.count_where(topic, Filter(**wanted))}")
 
@@ -65,13 +73,19 @@ def count(topic: str, endpoint: tuple[str, ...], timeout: float, **wanted: Any) 
 @_work_options
 @mesh_options
 def cancel(
-    topic: str, yes: bool, name: str | None, endpoint: tuple[str, ...], timeout: float, **wanted: Any
+    topic: str,
+    yes: bool,
+    dry: bool,
+    name: str | None,
+    endpoint: tuple[str, ...],
+    timeout: float,
+    **wanted: Any,
 ) -> None:
     """Cancel the messages of TOPIC that match."""
     chosen = Filter(**wanted)
     with connect(endpoint, timeout) as client:
-        _ask(client, topic, chosen, "Cancel", yes)
-        _report(client.cancel_where(topic, chosen, name=name), "cancelled")
+        if _wanted(client, topic, chosen, "cancelled", yes, dry):
+            _report(client.cancel_where(topic, chosen, name=name), "cancelled")
 
 
 @where.command()
@@ -87,6 +101,7 @@ def shift(
     topic: str,
     by: timedelta,
     yes: bool,
+    dry: bool,
     name: str | None,
     endpoint: tuple[str, ...],
     timeout: float,
@@ -95,8 +110,8 @@ def shift(
     """Move the messages of TOPIC that match by a length of time."""
     chosen = Filter(**wanted)
     with connect(endpoint, timeout) as client:
-        _ask(client, topic, chosen, "Shift", yes)
-        _report(client.shift_where(topic, chosen, by=by, name=name), "shifted")
+        if _wanted(client, topic, chosen, "shifted", yes, dry):
+            _report(client.shift_where(topic, chosen, by=by, name=name), "shifted")
 
 
 @where.command()
@@ -115,6 +130,7 @@ def move(
     after: timedelta | None,
     spread: timedelta,
     yes: bool,
+    dry: bool,
     name: str | None,
     endpoint: tuple[str, ...],
     timeout: float,
@@ -123,8 +139,8 @@ def move(
     """Move the messages of TOPIC that match to an instant."""
     due, chosen = chosen_due(at, after), Filter(**wanted)
     with connect(endpoint, timeout) as client:
-        _ask(client, topic, chosen, "Move", yes)
-        _report(client.move_where(topic, chosen, to=due, spread=spread, name=name), "moved")
+        if _wanted(client, topic, chosen, "moved", yes, dry):
+            _report(client.move_where(topic, chosen, to=due, spread=spread, name=name), "moved")
 
 
 @where.command()
@@ -137,6 +153,7 @@ def change(
     topic: str,
     rank: int,
     yes: bool,
+    dry: bool,
     name: str | None,
     endpoint: tuple[str, ...],
     timeout: float,
@@ -145,8 +162,8 @@ def change(
     """Give the messages of TOPIC that match another rank."""
     chosen = Filter(**wanted)
     with connect(endpoint, timeout) as client:
-        _ask(client, topic, chosen, "Change", yes)
-        _report(client.change_where(topic, chosen, rank=rank, name=name), "changed")
+        if _wanted(client, topic, chosen, "changed", yes, dry):
+            _report(client.change_where(topic, chosen, rank=rank, name=name), "changed")
 
 
 @where.command()
@@ -162,6 +179,7 @@ def redrive(
     topic: str,
     spread: timedelta,
     yes: bool,
+    dry: bool,
     name: str | None,
     endpoint: tuple[str, ...],
     timeout: float,
@@ -170,8 +188,8 @@ def redrive(
     """Let the dead messages of TOPIC that match wait again, as if they had never been tried."""
     chosen = Filter(**wanted, state="dead")
     with connect(endpoint, timeout) as client:
-        _ask(client, topic, chosen, "Redrive", yes)
-        _report(client.redrive_where(topic, chosen, spread=spread, name=name), "redriven")
+        if _wanted(client, topic, chosen, "redriven", yes, dry):
+            _report(client.redrive_where(topic, chosen, spread=spread, name=name), "redriven")
 
 
 @where.command()
@@ -180,13 +198,19 @@ def redrive(
 @_work_options
 @mesh_options
 def discard(
-    topic: str, yes: bool, name: str | None, endpoint: tuple[str, ...], timeout: float, **wanted: Any
+    topic: str,
+    yes: bool,
+    dry: bool,
+    name: str | None,
+    endpoint: tuple[str, ...],
+    timeout: float,
+    **wanted: Any,
 ) -> None:
     """Discard the dead messages of TOPIC that match."""
     chosen = Filter(**wanted, state="dead")
     with connect(endpoint, timeout) as client:
-        _ask(client, topic, chosen, "Discard", yes)
-        _report(client.discard_where(topic, chosen, name=name), "discarded")
+        if _wanted(client, topic, chosen, "discarded", yes, dry):
+            _report(client.discard_where(topic, chosen, name=name), "discarded")
 
 
 @where.command()
@@ -211,7 +235,7 @@ def stop(topic: str, name: str, endpoint: tuple[str, ...], timeout: float) -> in
 
 def _progress(name: str, found: Progress) -> int:
     if not found.known:
-        click.echo(f"nothing is known of pass {name}")
+        click.echo(f"dueq: nothing is known of pass {name}", err=True)
         return 1
     state = "ended" if found.ended else f"{found.left:,} at most to be looked at"
     click.echo(f"{name}: {found.done:,} done{_skipped(found.skipped)}; {state}")
@@ -228,13 +252,21 @@ def _signed(text: str) -> timedelta:
     return parse_duration(text.removeprefix("+"), "--by")
 
 
-def _ask(client: Client, topic: str, wanted: Filter, verb: str, yes: bool) -> None:
-    """Show how many it is about, and ask."""
-    if not yes:
-        found = client.count_where(topic, wanted)
+def _wanted(client: Client, topic: str, wanted: Filter, verb: str, yes: bool, dry: bool) -> bool:
+    """Show how many it is about, and ask; whether to go on."""
+    if yes and not dry:
+        return True
+    found = client.count_where(topic, wanted)
+    if dry:
+        click.echo(f"{counted(found)} of {topic} would be {verb}")
+        return False
+    if found:
         if not sys.stdin.isatty():
-            raise click.UsageError(f"{found:,} messages of {topic} match; say --yes.")
-        click.confirm(f"{verb} {found:,} messages of {topic}?", abort=True)
+            raise click.UsageError(
+                f"{counted(found)} of {topic} would be {verb}; nobody can be asked here: say --yes."
+            )
+        click.confirm(f"{counted(found)} of {topic} will be {verb}. Go on?", abort=True)
+    return True
 
 
 def _report(work: Pass, done: str) -> None:

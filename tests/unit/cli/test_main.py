@@ -54,6 +54,9 @@ def test_a_mistyped_command_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> N
     assert "Did you mean 'schedule'" in capsys.readouterr().err
     assert run(["topic", "creat", "t"]) == 2
     assert "Did you mean 'create'" in capsys.readouterr().err
+    for word, command in (("recurrence", "cron"), ("pause", "topic pause"), ("redrive", "dead redrive")):
+        assert run([word, "t"]) == 2
+        assert f"Did you mean '{command}'" in capsys.readouterr().err
 
 
 def test_an_option_before_the_command_is_told_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:

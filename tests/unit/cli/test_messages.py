@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from io import StringIO
 
 import pytest
 
@@ -79,7 +80,9 @@ def test_messages_are_pulled_and_settled(
     assert run(["settle", "t", "extend", *lease, "--for", "2m"]) == 0
     assert run(["settle", "t", "nack", *lease, "--reason", "no such card"]) == 0
     assert run(["settle", "t", "ack", *lease]) == 1
-    assert capsys.readouterr().out.split() == ["done", "done", "stale"]
+    said = capsys.readouterr()
+    assert said.out.split() == ["done", "done"]
+    assert said.err.startswith(f"dueq: the lease {lease[1]} of {lease[0]} is over")
     assert client.get("t", taken["id"]).reason == "no such card"
     assert run(["pull", "t", "--wait", "5s", "--ack", "--keys"]) == 0
     assert sorted(capsys.readouterr().out.splitlines()) == ["\ta", "\tb"]
@@ -124,3 +127,81 @@ def test_leased_messages_are_listed_and_detached_ones_stay_leased(
         assert json.loads(capsys.readouterr().out)["id"] == found[1]["id"]
         for message in held:
             message.ack()
+
+
+def test_describe_shows_the_settings_that_were_given(
+    dueq_mesh: Mesh, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = (
+        "--keys unique --remember 1h30m --max-attempts 3 --expired dead --dead-retention 2d --backoff 500ms"
+    )
+    assert run(["topic", "create", "t", "-p", "1", *given.split(), "--label", "owner=me"]) == 0
+    assert run(["topic", "create", "plain", "-p", "1"]) == 0
+    capsys.readouterr()
+    assert run(["topic", "describe", "t"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:8] == [
+        "keys unique",
+        "remember 1h30m",
+        "max-attempts 3",
+        "backoff 500ms,factor=2,longest=1h,jitter=0.1",
+        "expired dead",
+        "dead-retention 2d",
+        "label owner: me",
+    ]
+    assert run(["topic", "describe", "plain"]) == 0
+    assert "part" in capsys.readouterr().out.splitlines()[2]
+
+
+def test_a_taken_key_is_named_and_said_to_be_finished(
+    dueq_mesh: Mesh, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["topic", "create", "t", "-p", "1", "--keys", "unique", "--remember", "1h"]) == 0
+    schedule = ["schedule", "t", "x", "--at", "2040-01-01T00:00:00Z", "--key", "order-7"]
+    assert run(schedule) == 0
+    message_id = capsys.readouterr().out.split()[-1]
+    assert run(schedule) == 1
+    text = f"dueq: KeyTaken: key 'order-7' of t names message {message_id}, due at 2040-01-01T00:00:00.000Z"
+    assert capsys.readouterr().err == f"{text}\n"
+    assert run(["cancel", "t", "--key", "order-7"]) == 0
+    assert run(schedule) == 1
+    finished = ", which is finished: the key stays taken for as long as the topic remembers it"
+    assert capsys.readouterr().err == f"{text}{finished}\n"
+
+
+def test_where_asks_only_where_somebody_can_answer_and_something_matches(
+    dueq_mesh: Mesh, client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO())
+    client.create_topic("t", max_attempts=1)
+    assert run(["where", "cancel", "t"]) == 0
+    assert capsys.readouterr().out == "0 cancelled\n"
+    assert run(["dead", "redrive", "t"]) == run(["dead", "discard", "t"]) == 0
+    assert capsys.readouterr().out == "0 redriven\n0 discarded\n"
+    client.producer("t").schedule(b"a", 2208988800000)
+    assert run(["where", "move", "t", "--in", "1h", "--dry-run", "--yes"]) == 0
+    assert capsys.readouterr().out == "1 message of t would be moved\n"
+    assert run(["where", "cancel", "t"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "1 message of t would be cancelled; nobody can be asked here: say --yes." in said
+    assert run(["where", "count", "t"]) == run(["where", "count", "t", "--state", "dead"]) == 0
+    assert capsys.readouterr().out == "1\n0\n"
+
+
+def test_tables_are_never_cut_in_a_pipe(
+    dueq_mesh: Mesh, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.create_topic("t", max_attempts=1)
+    name, key = "n" * 90, "k" * 100
+    message_id = client.producer("t").schedule(b"a", 2208988800000, key=key)
+    assert run(["cron", "create", "t", name, "x", "--every", "1h"]) == 0
+    assert run(["browse", "t"]) == run(["cron", "list", "t"]) == 0
+    out = capsys.readouterr().out
+    assert f"{message_id}  2040-01-01T00:00:00.000Z  {key}" in out
+    assert f"{name}  every 3600 s" in out
+    assert run(["get", "t", message_id]) == 0
+    fields = {line.split()[0] for line in capsys.readouterr().out.splitlines()[3:] if line.strip()}
+    assert {"id", "key", "due"} <= fields
+    assert not fields & {"expires", "died_at", "headers", "attempt"}
+    assert run(["cron", "show", "t", name]) == 0
+    assert "missed ticks made up for  last" in capsys.readouterr().out
