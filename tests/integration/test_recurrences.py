@@ -107,8 +107,8 @@ BEYOND_MS = int(datetime.fromisoformat(BEYOND).astimezone(UTC).timestamp() * 100
 
 def test_what_makes_no_sense_is_refused_by_name(client: Client, topic: str) -> None:
     for said, match in (
-        ({}, "either cron, every or at"),
-        ({"cron": "* * * *"}, "wrong number of fields"),
+        ({}, "cron, every or at, and one of them only"),
+        ({"cron": "* * * *"}, "it has 4 fields"),
         ({"cron": "0 3 * * *", "zone": "Europe/Atlantis"}, "no time zone 'Europe/Atlantis'"),
         ({"every": 0.5}, "every is 1 to"),
         ({"at": [1]}, "never fires"),

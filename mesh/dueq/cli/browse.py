@@ -14,9 +14,10 @@ import click
 from rich.text import Text
 
 from dueq import Client, ScheduledMessage
-from dueq.cli.instants import instant, instant_text
+from dueq.cli.instants import instant
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table, print_table
+from dueq.instants import instant_text
 
 _LIMIT = 20
 _PAYLOAD_SHOWN_BYTES = 200

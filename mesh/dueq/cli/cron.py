@@ -16,7 +16,7 @@ import click
 from dueq import RecurrenceInfo
 from dueq.cli.group import SuggestingGroup
 from dueq.cli.headers import header_option
-from dueq.cli.instants import instant_text, parse_duration, parse_instant
+from dueq.cli.instants import parse_duration, parse_instant
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.payloads import content_of
 from dueq.cli.tables import new_table, print_table
@@ -24,6 +24,7 @@ from dueq.client import recurrences
 from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.payloads import shared_body
 from dueq.errors import RecurrenceNotFound
+from dueq.instants import instant_text
 from dueq.limits import MISSED_TICKS_MAX
 from dueq.recurring.terms import Terms
 from dueq.recurring.ticks import ticks_after

@@ -9,10 +9,11 @@ import click
 from rich.text import Text
 
 from dueq import Client, Filter
-from dueq.cli.instants import duration, instant_text
+from dueq.cli.instants import duration
 from dueq.cli.options import connect, mesh_options
 from dueq.cli.outcomes import counted, report
 from dueq.cli.tables import new_table, print_table
+from dueq.instants import instant_text
 
 _DEAD = Filter(state="dead")
 

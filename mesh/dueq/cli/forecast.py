@@ -8,9 +8,9 @@ import click
 from rich.console import Console
 
 from dueq import limits
-from dueq.cli.instants import instant_text
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table
+from dueq.instants import instant_text
 
 _BAR_WIDTH = 40
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 
+from dueq.instants import UNIT_MS
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d))+")
 _DATE_CHARACTERS = len("2030-01-31")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -68,7 +69,7 @@ def parse_duration(text: str, option: str = "--in") -> timedelta:
             f"{text!r} is not a duration; they look like 250ms, 10s, 1h30m.", param_hint=option
         )
     try:
-        return timedelta(milliseconds=sum(float(number) * _UNIT_MS[unit] for number, unit in parts))
+        return timedelta(milliseconds=sum(float(number) * UNIT_MS[unit] for number, unit in parts))
     except OverflowError:
         raise click.BadParameter(f"{text!r} is too long.", param_hint=option) from None
 
@@ -115,21 +116,3 @@ def chosen_due(at: int | datetime | None, after: timedelta | None) -> int | date
     if after is not None:
         return after
     raise click.UsageError("Say when: --at INSTANT or --in DURATION.")
-
-
-def instant_text(due_ms: int) -> str:
-    """Return Unix ms as ISO 8601 UTC with milliseconds (or as the number, beyond year 9999)."""
-    try:
-        instant = datetime.fromtimestamp(due_ms // 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{due_ms} ms"
-    return f"{instant:%Y-%m-%dT%H:%M:%S}.{due_ms % 1000:03d}Z"
-
-
-def duration_text(length: timedelta) -> str:
-    """Return a length of time as options take it: 14d, 1h30m, 250ms."""
-    left, text = length // timedelta(milliseconds=1), ""
-    for unit in ("d", "h", "m", "s", "ms"):
-        whole, left = divmod(left, _UNIT_MS[unit])
-        text += f"{whole}{unit}" if whole else ""
-    return text or "0s"

@@ -9,10 +9,10 @@ import click
 
 from dueq import JobInfo
 from dueq.cli.group import SuggestingGroup
-from dueq.cli.instants import instant_text
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table, print_table
 from dueq.errors import JobNotFound
+from dueq.instants import instant_text
 
 
 @click.group(cls=SuggestingGroup)

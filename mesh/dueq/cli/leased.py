@@ -9,9 +9,9 @@ from rich.text import Text
 
 from dueq import limits
 from dueq.cli.get import document_of
-from dueq.cli.instants import instant_text
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table, print_table
+from dueq.instants import instant_text
 
 _LIMIT = 20
 

@@ -12,10 +12,11 @@ import click
 
 from dueq import Client, DueqError, KeyTaken, MessageNotFound
 from dueq.cli.headers import header_option
-from dueq.cli.instants import chosen_due, due_options, duration, instant_or_duration, instant_text
+from dueq.cli.instants import chosen_due, due_options, duration, instant_or_duration
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.payloads import content_of, opened
 from dueq.ids import first_instant
+from dueq.instants import instant_text
 from dueq.limits import RANK_MAX
 from dueq_codecs.records import ATTEMPTS_MAX
 

@@ -14,12 +14,13 @@ import click
 
 from dueq import Backoff, TopicInfo
 from dueq.cli.group import SuggestingGroup
-from dueq.cli.instants import duration, duration_text, instant, instant_text
+from dueq.cli.instants import duration, instant
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_console, new_table, print_table
 from dueq.cli.topic_settings import settings_options
 from dueq.client.arguments import KINDS
 from dueq.client.topics import PartitionInfo
+from dueq.instants import duration_text, instant_text
 
 _PARTITIONS = 6
 """Of a timeline topic, unless asked otherwise. Between partitions of the other kinds there may be no order."""

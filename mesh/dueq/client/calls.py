@@ -254,22 +254,27 @@ def schedule(
 ) -> Call[str]:
     """One row."""
     keys = None if key is None else [key]
+    duplicates(on_duplicate, hidden=False)
     if keys is None and on_duplicate is not None:
         raise InvalidRequest(f"on_duplicate is {on_duplicate!r:.80}, and the message has no key")
-    many = schedule_many(
-        topic,
-        [payload],
-        due,
-        mesh_us,
-        keys=keys,
-        ranks=rank,
-        groups=None if group is None else [group],
-        headers=None if headers is None else [headers],
-        window=window,
-        expires=expires,
-        max_attempts=max_attempts,
-        on_duplicate=on_duplicate,
-    )
+    try:
+        many = schedule_many(
+            topic,
+            [payload],
+            due,
+            mesh_us,
+            keys=keys,
+            ranks=rank,
+            groups=None if group is None else [group],
+            headers=None if headers is None else [headers],
+            window=window,
+            expires=expires,
+            max_attempts=max_attempts,
+            on_duplicate=on_duplicate,
+        )
+    except InvalidRequest as error:
+        # There is one message: nobody has spoken of rows.
+        raise InvalidRequest(str(error).removeprefix("row 0: ")) from None
     return Call(many.build, lambda call: many.finish(call)[0])
 
 

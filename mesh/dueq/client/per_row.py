@@ -280,5 +280,5 @@ def _fault_of_ids(listed: list[str]) -> str:
         try:
             ids.from_text(text)
         except ValueError as error:
-            return f"row {row}: {error}"
+            return f"row {row}: {error}" if len(listed) > 1 else str(error)
     raise AssertionError(f"ids that are sound one by one: {listed!r:.200}")

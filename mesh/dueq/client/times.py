@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,8 +17,9 @@ import numpy as np
 from dueq import limits
 from dueq.client.arguments import count
 from dueq.errors import InvalidRequest
+from dueq.instants import duration_text, instant_text
 from dueq_codecs.records import ATTEMPTS_MAX, NO_U16, NO_U32, NO_U64, U16, U32, U64
-from dueq_codecs.rules import expired_text, first_expired
+from dueq_codecs.rules import first_expired
 
 Due = int | datetime | timedelta
 Seconds = float | timedelta
@@ -25,6 +30,7 @@ SECONDS_BELOW: Final = 10**11
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _warned = False
+_PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 def whole_ms_column(dues: U64, rows: int) -> U64:
@@ -40,7 +46,9 @@ def whole_ms_column(dues: U64, rows: int) -> U64:
     wrong = np.flatnonzero(dues > np.uint64(limits.DUE_MS_MAX))
     if len(wrong):
         row = int(wrong[0])
-        raise InvalidRequest(f"row {row}: due is {int(dues[row])} ms, outside 0 … {limits.DUE_MS_MAX}")
+        raise InvalidRequest(
+            f"row {row}: due is an instant from 0 to {limits.DUE_MS_MAX} (Unix ms), not {int(dues[row])}"
+        )
     return dues
 
 
@@ -141,7 +149,12 @@ def check_expiries(expires: U64, due: U64, window: U32) -> None:
     """
     row = first_expired(expires, due, window)
     if row is not None:
-        raise InvalidRequest(expired_text(row, expires, due, window))
+        width = int(window[row]) if len(window) else 0
+        what = "the end of its window" if width else "its due instant"
+        raise InvalidRequest(
+            f"row {row}: expires {instant_text(int(expires[row]))} is not after {what}, "
+            f"{instant_text(int(due[row]) + width)}"
+        )
 
 
 class EndColumns(NamedTuple):
@@ -210,9 +223,7 @@ def due_ms(due: Due, mesh_us: Callable[[], int], what: str = "due") -> int:
             f"{what} is an int (Unix ms), an aware datetime or a timedelta from now, not {type(due).__name__}:"
             f" {due!r:.80}"
         )
-    if not 0 <= due_int <= limits.DUE_MS_MAX:
-        raise InvalidRequest(f"{what} {due!r} is {due_int} ms, outside 0 … {limits.DUE_MS_MAX}")
-    return due_int
+    return _within(due, due_int, what)
 
 
 def instant_ms(value: int | datetime, what: str) -> int:
@@ -227,9 +238,16 @@ def instant_ms(value: int | datetime, what: str) -> int:
         found = -((_EPOCH - value) // timedelta(milliseconds=1))
     else:
         raise InvalidRequest(f"{what} is an int (Unix ms) or an aware datetime, not {value!r:.80}")
-    if not 0 <= found <= limits.DUE_MS_MAX:
-        raise InvalidRequest(f"{what} {value!r} is {found} ms, outside 0 … {limits.DUE_MS_MAX}")
-    return found
+    return _within(value, found, what)
+
+
+def _within(given: Due, unix_ms: int, what: str) -> int:
+    if not 0 <= unix_ms <= limits.DUE_MS_MAX:
+        also = "" if isinstance(given, Integral) else f", which is {given}"
+        raise InvalidRequest(
+            f"{what} is an instant from 0 to {limits.DUE_MS_MAX} (Unix ms), not {unix_ms}{also}"
+        )
+    return unix_ms
 
 
 class _Once:
@@ -253,8 +271,16 @@ def warn_of_seconds(due: int) -> None:
         warnings.warn(
             f"due {due} is before 1973 as Unix milliseconds: were seconds meant? It is delivered at once.",
             UserWarning,
-            stacklevel=2,
+            stacklevel=_levels_inside(),
         )
+
+
+def _levels_inside() -> int:
+    """Return how many levels above the warning the code of the caller is, which is not of this package."""
+    frame, levels = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, levels = frame.f_back, levels + 1
+    return levels
 
 
 def duration_ms(value: Seconds, what: str, low_ms: int, high_ms: int) -> int:
@@ -270,7 +296,12 @@ def duration_ms(value: Seconds, what: str, low_ms: int, high_ms: int) -> int:
     else:
         duration = -1
     if not low_ms <= duration <= high_ms:
-        raise InvalidRequest(f"{what} is {low_ms / 1000:g} to {high_ms / 1000:g} seconds, not {value!r}")
+        if isinstance(value, timedelta):
+            low, high = (duration_text(timedelta(milliseconds=limit)) for limit in (low_ms, high_ms))
+            raise InvalidRequest(f"{what} is {low} to {high}, not {duration_text(value)}")
+        raise InvalidRequest(
+            f"{what} is {Decimal(low_ms) / 1000} to {Decimal(high_ms) / 1000} seconds, not {value!r:.80}"
+        )
     return duration
 
 

@@ -38,9 +38,11 @@ def one_of(message_id: object, key: object) -> None:
     Raises:
         InvalidRequest: it names none, or both.
     """
-    if (message_id is None) == (key is None):
+    if message_id is None and key is None:
+        raise InvalidRequest("no message is named: give its id, or its key")
+    if message_id is not None and key is not None:
         raise InvalidRequest(
-            f"a message is named by its id or by its key: not by {message_id!r:.80} and {key!r:.80}"
+            f"a message is named by its id or by its key, not by both: {message_id!r:.80} and {key!r:.80}"
         )
 
 

@@ -11,11 +11,21 @@ from cronsim import CronSim, CronSimError
 
 from dueq import limits
 from dueq.errors import InvalidRequest
+from dueq.instants import instant_text
 from dueq.recurring.terms import Terms
 from dueq.recurring.ticks import next_tick, ticks_after, zone_of
 from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.meta import MetaRefused, packed_headers
 
+_FIELDS = (
+    ("second", "second", "0 to 59", "{} * * * * *"),
+    ("minute", "minute", "0 to 59", "{} * * * *"),
+    ("hour", "hour", "0 to 23", "* {} * * *"),
+    ("day", "day-of-month", "1 to 31, L or LW", "* * {} * *"),
+    ("month", "Bad month", "1 to 12, or JAN to DEC", "* * * {} *"),
+    ("weekday", "day-of-week", "0 to 7, or SUN to SAT (MON#1, 5L)", "* * * * {}"),
+)
+"""Of a cron line with seconds: what each field is called here and by the library, what it takes, and it alone."""
 OVERLAPS = ("allow", "skip")
 _GAPS_LOOKED_AT = 64
 """Gaps between ticks that are compared with the jitter: a day of a line that fires every half an hour."""
@@ -56,8 +66,9 @@ def check_terms(terms: Terms, anchor_ms: int, now_ms: int) -> None:
     """
     given = [name for name in ("cron", "every_ms", "at_ms") if getattr(terms, name)]
     if len(given) != 1:
+        named = " and ".join(name.removesuffix("_ms") for name in given)
         raise InvalidRequest(
-            f"a recurrence has either cron, every or at, not {' and '.join(given) or 'none of them'}"
+            f"a recurrence has cron, every or at, and one of them only: {named or 'none'} given"
         )
     if terms.cron:
         _check_line(terms.cron, terms.zone)
@@ -82,7 +93,7 @@ def check_terms(terms: Terms, anchor_ms: int, now_ms: int) -> None:
     except GroupRefused as refused:
         raise InvalidRequest(str(refused)) from None
     if not next_tick(terms, anchor_ms, now_ms):
-        raise InvalidRequest(f"the recurrence never fires after now ({now_ms}): {_said(terms)}")
+        raise InvalidRequest(f"the recurrence never fires after now ({instant_text(now_ms)}): {_said(terms)}")
     if terms.jitter_ms:
         _check_jitter(terms, anchor_ms, now_ms)
 
@@ -101,9 +112,23 @@ def _check_line(line: str, zone: str) -> None:
     try:
         CronSim(line, datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError as error:
-        raise InvalidRequest(
-            f"cron line {line!r}: {str(error).lower()}; it has five fields, or six with the seconds first"
-        ) from None
+        raise InvalidRequest(f"cron line {line!r}: {_fault_of_line(line, str(error))}") from None
+
+
+def _fault_of_line(line: str, said: str) -> str:
+    """Return what is wrong with a cron line, of which the library says only the kind of field."""
+    fields = line.split()
+    if len(fields) not in (len(_FIELDS) - 1, len(_FIELDS)):
+        count = f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
+        return f"it has {count}, not 5 (minute, hour, day, month, weekday), or 6 with the seconds first"
+    for text, (name, bad, takes, plain) in zip(reversed(fields), reversed(_FIELDS), strict=False):
+        if said.endswith(bad):
+            try:
+                CronSim(plain.format(text), datetime(2000, 1, 1, tzinfo=UTC))
+            except CronSimError:
+                return f"the {name} is {text!r}; it takes {takes}"
+            return f"no month that it names has a day {text}"
+    return said.lower()
 
 
 def _check_instants(terms: Terms) -> None:
@@ -113,12 +138,16 @@ def _check_instants(terms: Terms) -> None:
         )
     for earlier, later in pairwise(terms.at_ms):
         if earlier >= later:
-            raise InvalidRequest(f"the instants of at ascend; {later} follows {earlier}")
+            raise InvalidRequest(
+                f"the instants of at ascend; {instant_text(later)} follows {instant_text(earlier)}"
+            )
     for instant in (*terms.at_ms, terms.start_ms, terms.end_ms):
         if not 0 <= instant <= limits.DUE_MS_MAX:
             raise InvalidRequest(f"an instant is 0 to {limits.DUE_MS_MAX} (Unix ms), not {instant}")
     if terms.end_ms and terms.end_ms <= terms.start_ms:
-        raise InvalidRequest(f"the end {terms.end_ms} is not after the start {terms.start_ms}")
+        raise InvalidRequest(
+            f"the end {instant_text(terms.end_ms)} is not after the start {instant_text(terms.start_ms)}"
+        )
 
 
 def _check_jitter(terms: Terms, anchor_ms: int, now_ms: int) -> None:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from dueq.cli.instants import chosen_due, instant_text, parse_duration, parse_instant
+from dueq.cli.instants import chosen_due, parse_duration, parse_instant
+from dueq.instants import duration_text, instant_text
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,9 @@ def test_exactly_one_of_at_and_in_is_needed() -> None:
 def test_instants_are_printed_to_the_millisecond_however_far() -> None:
     assert instant_text(1_700_000_000_007) == "2023-11-14T22:13:20.007Z"
     assert instant_text((1 << 48) - 1) == "281474976710655 ms"
+
+
+@pytest.mark.parametrize("text", ["0s", "250ms", "1h30m", "14d", "8d1h2m3s4ms"])
+def test_durations_are_said_as_they_are_given(text: str) -> None:
+    assert duration_text(parse_duration(text)) == text
+    assert duration_text(-parse_duration(text)) in (f"-{text}", "0s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import warnings
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from dueq import InvalidRequest, ids
-from dueq.client import arguments, per_row, times
+from dueq.client import arguments, calls, per_row, times, unique
 from dueq.client.payloads import payload_columns
 from dueq.limits import DUE_MS_MAX
 
@@ -52,7 +53,7 @@ def test_other_instants_are_refused_by_name(due: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         times.due_column([1_700_000_000_000, due], 2, now_us)
     assert "row 1" in str(caught.value)
-    assert repr(due)[:20] in str(caught.value)
+    assert repr(due)[:20] in str(caught.value) or f"which is {due}" in str(caught.value)
 
 
 def test_timedeltas_of_one_call_share_one_now() -> None:
@@ -63,8 +64,9 @@ def test_timedeltas_of_one_call_share_one_now() -> None:
 
 def test_seconds_taken_for_milliseconds_are_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(times, "_warned", False)
-    with pytest.warns(UserWarning, match="1700000000 .* seconds"):
+    with pytest.warns(UserWarning, match="1700000000 .* seconds") as warned:
         assert times.due_ms(1_700_000_000, now_us) == 1_700_000_000
+    assert warned[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         times.due_column([1_700_000_001, 0], 2, now_us)
@@ -120,7 +122,7 @@ def test_durations(value: Any, expected: int) -> None:
 
 @pytest.mark.parametrize("value", [0.01, -1, True, float("nan"), float("inf"), 1e9, "30", timedelta(days=2)])
 def test_other_durations_are_refused_by_name(value: Any) -> None:
-    with pytest.raises(InvalidRequest, match=r"lease is 0\.1 to 43200 seconds"):
+    with pytest.raises(InvalidRequest, match=r"lease is (0\.1 to 43200 seconds|100ms to 12h), not"):
         times.duration_ms(value, "lease", 100, 43_200_000)
 
 
@@ -198,3 +200,28 @@ def test_other_ranks_are_refused_by_name(ranks: Any, why: str) -> None:
 def test_other_groups_are_refused_by_name(groups: Any, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         per_row.group_columns(groups, 2)
+
+
+def test_a_call_with_one_message_says_nothing_of_rows() -> None:
+    for wrong, said in (
+        ({"due": -1}, "due is an instant from 0 to"),
+        ({"key": "k" * 256}, "a key has at most 255 bytes"),
+        ({"window": timedelta(days=8)}, "window is 0s to 7d, not 8d"),
+        ({"on_duplicate": "kep"}, "on_duplicate is one of refuse, keep, replace, not 'kep'"),
+        (
+            {"expires": 5_000_000_000_000},
+            "expires 2128-06-11T08:53:20.000Z is not after its due instant, 2286-",
+        ),
+    ):
+        given: dict[str, Any] = {"due": 10_000_000_000_000, **wrong}
+        with pytest.raises(InvalidRequest, match=f"^{re.escape(said)}"):
+            calls.schedule("t", b"x", mesh_us=now_us, **given)
+    with pytest.raises(InvalidRequest, match=r"^a message id has 26 characters, not 'foo'"):
+        per_row.id_columns(["foo"])
+
+
+def test_a_message_is_named_once() -> None:
+    with pytest.raises(InvalidRequest, match="no message is named: give its id, or its key"):
+        unique.one_of(None, None)
+    with pytest.raises(InvalidRequest, match="not by both"):
+        unique.one_of("a", "b")

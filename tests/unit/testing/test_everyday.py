@@ -101,8 +101,8 @@ def test_a_purge_of_all_is_about_waiting_and_dead_messages(dueq_mesh: Mesh, clie
 
 def test_what_expires_before_it_can_be_delivered_is_refused(dueq_mesh: Mesh, client: Client) -> None:
     producer = client.producer("t")
-    with pytest.raises(InvalidRequest, match=r"row 1: expires \d+ is not behind its due instant, \d+"):
+    with pytest.raises(InvalidRequest, match=r"row 1: expires 2\S+Z is not after its due instant, 2\S+Z"):
         producer.schedule_many([b"a", b"b"], timedelta(minutes=5), expires=[None, timedelta(minutes=4)])
-    with pytest.raises(InvalidRequest, match=r"row 0: expires .* is not behind the end of its window"):
+    with pytest.raises(InvalidRequest, match=r"^expires .*Z is not after the end of its window"):
         producer.schedule(b"a", timedelta(0), window=60, expires=timedelta(seconds=50))
     assert client.describe("t").scheduled == 0

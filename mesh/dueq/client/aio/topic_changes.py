@@ -90,7 +90,7 @@ class AsyncTopicChanges:
         until_ms = 0
         if until is not None:
             clock = await self.connection.clock(times.is_relative(until), timeout)
-            until_ms = times.due_ms(until, clock)
+            until_ms = times.due_ms(until, clock, "until")
         await self.connection.follow(topic_changes.change(topic, topic_changes.paused(until_ms)), timeout)
 
     async def purge(

@@ -91,7 +91,7 @@ class TopicChanges:
         until_ms = 0
         if until is not None:
             clock = self.connection.clock(times.is_relative(until), timeout)
-            until_ms = times.due_ms(until, clock)
+            until_ms = times.due_ms(until, clock, "until")
         self.connection.follow(topic_changes.change(topic, topic_changes.paused(until_ms)), timeout)
 
     def purge(
