@@ -124,7 +124,7 @@ def test_what_cannot_be_is_said(client: Client, keyed: str, topic: str) -> None:
         free.schedule(b"", HOUR, key="a", on_duplicate="keep")
     with pytest.raises(InvalidRequest, match="are free, so 'a' does not name one message"):
         client.get(topic, key="a")
-    with pytest.raises(InvalidRequest, match="a message is named by its id or by its key"):
+    with pytest.raises(InvalidRequest, match="no message is named: give its id, or its key"):
         producer.cancel()
     with pytest.raises(InvalidRequest, match="a key has 1 to 255 bytes of UTF-8, not 0: ''"):
         client.get(keyed, key="")
