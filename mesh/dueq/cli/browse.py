@@ -17,7 +17,7 @@ from dueq import Client, ScheduledMessage
 from dueq.cli.instants import instant
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table, print_table
-from dueq.instants import instant_text
+from dueq.time_text import instant_text
 
 _LIMIT = 20
 _PAYLOAD_SHOWN_BYTES = 200

@@ -24,10 +24,10 @@ from dueq.client import recurrences
 from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.payloads import shared_body
 from dueq.errors import RecurrenceNotFound
-from dueq.instants import instant_text
 from dueq.limits import MISSED_TICKS_MAX
 from dueq.recurring.terms import Terms
 from dueq.recurring.ticks import ticks_after
+from dueq.time_text import instant_text
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -13,7 +13,7 @@ from dueq.cli.instants import duration
 from dueq.cli.options import connect, mesh_options
 from dueq.cli.outcomes import counted, report
 from dueq.cli.tables import new_table, print_table
-from dueq.instants import instant_text
+from dueq.time_text import instant_text
 
 _DEAD = Filter(state="dead")
 

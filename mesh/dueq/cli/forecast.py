@@ -10,7 +10,7 @@ from rich.console import Console
 from dueq import limits
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table
-from dueq.instants import instant_text
+from dueq.time_text import instant_text
 
 _BAR_WIDTH = 40
 

@@ -14,7 +14,7 @@ from dueq import MessageState
 from dueq.cli.named import group_option
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table, print_table
-from dueq.instants import instant_text
+from dueq.time_text import instant_text
 
 _INSTANTS = ("due", "waits_until", "lease_ends", "expires", "died_at")
 _LEFT_OUT = ("expires", "died_at", "headers", "key", "group", "holder", "reason", "attempt", "rank")

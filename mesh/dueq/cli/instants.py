@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dueq.instants import UNIT_MS
+from dueq.time_text import UNIT_MS
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

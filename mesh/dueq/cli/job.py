@@ -12,7 +12,7 @@ from dueq.cli.group import SuggestingGroup
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table, print_table
 from dueq.errors import JobNotFound
-from dueq.instants import instant_text
+from dueq.time_text import instant_text
 
 
 @click.group(cls=SuggestingGroup)

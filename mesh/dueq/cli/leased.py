@@ -11,7 +11,7 @@ from dueq import limits
 from dueq.cli.get import document_of
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table, print_table
-from dueq.instants import instant_text
+from dueq.time_text import instant_text
 
 _LIMIT = 20
 

@@ -16,8 +16,8 @@ from dueq.cli.instants import chosen_due, due_options, duration, instant_or_dura
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.payloads import content_of, opened
 from dueq.ids import first_instant
-from dueq.instants import instant_text
 from dueq.limits import RANK_MAX
+from dueq.time_text import instant_text
 from dueq_codecs.records import ATTEMPTS_MAX
 
 _LINES_PER_CALL = 4096

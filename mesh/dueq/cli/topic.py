@@ -20,7 +20,7 @@ from dueq.cli.tables import new_console, new_table, print_table
 from dueq.cli.topic_settings import settings_options
 from dueq.client.arguments import KINDS
 from dueq.client.topics import PartitionInfo
-from dueq.instants import duration_text, instant_text
+from dueq.time_text import duration_text, instant_text
 
 _PARTITIONS = 6
 """Of a timeline topic, unless asked otherwise. Between partitions of the other kinds there may be no order."""

@@ -17,7 +17,7 @@ import numpy as np
 from dueq import limits
 from dueq.client.arguments import count
 from dueq.errors import InvalidRequest
-from dueq.instants import duration_text, instant_text
+from dueq.time_text import duration_text, instant_text
 from dueq_codecs.records import ATTEMPTS_MAX, NO_U16, NO_U32, NO_U64, U16, U32, U64
 from dueq_codecs.rules import first_expired
 

@@ -11,9 +11,9 @@ from cronsim import CronSim, CronSimError
 
 from dueq import limits
 from dueq.errors import InvalidRequest
-from dueq.instants import instant_text
 from dueq.recurring.terms import Terms
 from dueq.recurring.ticks import next_tick, ticks_after, zone_of
+from dueq.time_text import instant_text
 from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.meta import MetaRefused, packed_headers
 

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from dueq.cli.instants import chosen_due, parse_duration, parse_instant
-from dueq.instants import duration_text, instant_text
+from dueq.time_text import duration_text, instant_text
 
 
 @pytest.mark.parametrize(
