@@ -46,6 +46,8 @@ def wish_of(request: ChangeRequest) -> Wish:
         raise InvalidRequest(
             f"what is done to a recurrence is one of {', '.join(ACTIONS)}, not {action!r:.80}"
         )
+    if PAYLOAD in terms and not isinstance(terms[PAYLOAD], str):
+        raise InvalidRequest(f"the payload of a recurrence is base64, not {terms[PAYLOAD]!r:.80}")
     text = terms.pop(PAYLOAD, None)
     if BODY in terms:
         raise InvalidRequest("the terms of a recurrence name no shared body: the request does")
@@ -58,7 +60,7 @@ def wish_of(request: ChangeRequest) -> Wish:
         raise InvalidRequest("there is nothing to change: name a term of the recurrence, or its payload")
     try:
         payload = b64decode(text, validate=True) if text is not None else None
-    except (Base64Error, TypeError, ValueError):
+    except (Base64Error, ValueError):
         raise InvalidRequest(f"the payload of a recurrence is base64, not {text!r:.80}") from None
     return Wish(request.name, action, terms, payload)
 

@@ -119,7 +119,7 @@ class RecurrenceTable:
         return Outcome.DONE
 
     def _create(self, record: Record, document: dict[str, Any]) -> None:
-        payload = b64decode(document.pop(PAYLOAD, ""))
+        payload = b64decode(document.pop(PAYLOAD, None) or "")
         if record.shared:
             document[BODY] = record.shared.hex()
             self._bodies.hold(record.shared, 1)
@@ -134,7 +134,7 @@ class RecurrenceTable:
     def _update(self, recurrence: Recurrence, record: Record, change: dict[str, Any]) -> None:
         self.bytes -= recurrence.weight
         if PAYLOAD in change or record.shared:
-            recurrence.payload = b64decode(change.pop(PAYLOAD, ""))
+            recurrence.payload = b64decode(change.pop(PAYLOAD, None) or "")
             self._change_body(recurrence, record, change)
         recurrence.document = packed(changed(unpacked(recurrence.document), change))
         recurrence.anchor = int(record.tick[0])
