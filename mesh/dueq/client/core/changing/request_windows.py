@@ -136,7 +136,9 @@ class RequestWindows:
             change.link, change.refusal = 0, error_of(message.code, message.text)
             change.set_timer(None)
         elif message.code in FINAL:
-            self._refused(change, error_of(message.code, message.text))
+            # From a record: earlier attempts, if any has arrived, have done nothing either.
+            settled = isinstance(message, ChangeReply) and message.epoch > 0
+            self._refused(change, error_of(message.code, message.text), settled=settled)
         else:
             self._postponed(change, message)
         return True
@@ -302,8 +304,18 @@ class RequestWindows:
         for part in self._close(change):
             part.succeed(reply)
 
-    def _refused(self, change: Change, error: DueqError) -> None:
-        """A final refusal: nothing was appended. Of many callers only the one at fault shall get it."""
+    def _refused(self, change: Change, error: DueqError, *, settled: bool = False) -> None:
+        """A final refusal. Of many callers only the one at fault shall get it.
+
+        Args:
+            change: what was refused.
+            error: why.
+            settled: no attempt has changed anything; else that holds only if this was the first.
+        """
+        if change.uncertain and not settled:
+            unknown = self._unknown(change, f"; an attempt that came later was refused: {error}")
+            unknown.__cause__ = error
+            error = unknown
         if len(change.parts) > 1 and not change.uncertain and not isinstance(error, TopicNotFound):
             for part in change.waiting:
                 part.alone = True
@@ -435,10 +447,10 @@ class RequestWindows:
             f"no broker could be reached for {self._where(part)} ({troubles}); nothing was sent"
         )
 
-    def _unknown(self, change: Change) -> OutcomeUnknown:
+    def _unknown(self, change: Change, why: str = "") -> OutcomeUnknown:
         request = change.request
         return OutcomeUnknown(
             f"no answer to {request.kind.name} {request.sequence} of {request.rows} rows at partition "
             f"{request.uid} of {request.topic!r} after {change.attempts} attempts: it may or may not have "
-            "taken effect; retry() repeats the same request safely for 15 minutes"
+            f"taken effect; retry() repeats the same request safely for 15 minutes{why}"
         )

@@ -168,6 +168,25 @@ def test_a_refusal_after_a_silent_attempt_stays_unknown(stage: Stage) -> None:
     assert isinstance(failed.error, OutcomeUnknown)
 
 
+@pytest.mark.parametrize("code", [Code.INVALID_REQUEST, Code.PAYLOAD_TOO_LARGE, Code.NOT_ALLOWED])
+def test_a_final_refusal_after_a_silent_attempt_stays_unknown(stage: Stage, code: Code) -> None:
+    """The first attempt may have been stored: the topic was changed since, say."""
+    [request] = sent(stage.insert(7, b"x", timeout_ms=9_000), ChangeRequest)
+    stage.run_until(stage.ms + 1_100)
+    [failed] = of(stage.receive("a", refuse(request, code)), Failed)
+    assert isinstance(failed.error, OutcomeUnknown)
+    assert failed.repeat is not None
+
+
+def test_a_refusal_by_a_record_settles_what_became_of_earlier_attempts(stage: Stage) -> None:
+    [request] = sent(stage.insert(7, b"x", timeout_ms=9_000), ChangeRequest)
+    stage.run_until(stage.ms + 1_100)
+    reply = refuse(request, Code.JOB_ENDED)
+    reply.epoch = 1
+    [failed] = of(stage.receive("a", reply), Failed)
+    assert not isinstance(failed.error, OutcomeUnknown)
+
+
 def test_a_repetition_that_is_refused_does_not_make_the_first_attempt_known(stage: Stage) -> None:
     """The call ended while its request was on its way: it may have been appended, whatever comes later."""
     [request] = sent(stage.insert(7, b"x", timeout_ms=200), ChangeRequest)
