@@ -24,6 +24,7 @@ from dueq.core.front.summaries import Summaries
 from dueq.core.front.topics import Topics
 from dueq.core.partition.requests import Refusal, invalid
 from dueq.core.ports.events import ClientFrameReceived, Route, RouteLost
+from dueq.core.ports.membership import CoordinatorState
 from dueq.core.turn.context import Context
 from dueq.core.turn.mesh_time import MeshTime
 from dueq.instant import Now
@@ -212,9 +213,12 @@ class Clients:
         )
 
     def _no_topic(self, name: str) -> Refusal:
-        """Why a topic is not known: a broker that has not read them yet cannot say that there is none."""
+        """Why a topic is not known. A broker that has not read them yet, or may lag, cannot say that there is none."""
         if not self._topics.read:
             return Refusal(Code.COORDINATOR_UNAVAILABLE, "this broker has not read the topics yet", 200)
+        if self._ctx.coordinator is not CoordinatorState.CONNECTED:
+            text = f"ZooKeeper is away: whether there is a topic {name!r} is not known here"
+            return Refusal(Code.COORDINATOR_UNAVAILABLE, text, 1000)
         return Refusal(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}")
 
     def _topic_info(self, topic: Topic) -> TopicInfo:

@@ -57,7 +57,14 @@ def test_it_does_not_say_that_there_is_no_such_topic() -> None:
 
 
 def test_it_says_so_once_it_has_read_them() -> None:
-    assert answers(TopicsSeen({}, frozenset())) == [Code.TOPIC_NOT_FOUND] * 3
+    connected = CoordinatorChanged(CoordinatorState.CONNECTED)
+    assert answers(connected, TopicsSeen({}, frozenset())) == [Code.TOPIC_NOT_FOUND] * 3
+
+
+def test_it_does_not_say_so_while_the_coordinator_is_away() -> None:
+    """A topic may have been made since, and hold messages."""
+    away = CoordinatorChanged(CoordinatorState.SUSPENDED)
+    assert answers(TopicsSeen({}, frozenset()), away) == [Code.COORDINATOR_UNAVAILABLE] * 3
 
 
 def created_with(*alive: str) -> Code:
