@@ -237,7 +237,7 @@ class TopicDispatcher:
         return self._changes.withhold(lane, keys)
 
     def extending(self, uid: int, keys: U64, tokens: U64, amount_ms: U64, now: Now) -> None:
-        """An EXTEND is about to be appended: its leases do not run out while it is on its way."""
+        """An EXTEND was taken: its leases do not run out while it is on its way."""
         lane = self._lanes.get(uid)
         if lane is not None:
             self._changes.extending(lane, keys, tokens, amount_ms, now)

@@ -1,7 +1,7 @@
 """What records do to the leases and queues of a led partition: those that were committed, and those that soon will be.
 
 LEASE applied      proposed leases are granted: pushed when their time comes, unless it is too late or too far off
-EXTEND appended    its leases do not run out while it is on its way; applied, they have their new end
+EXTEND taken       its leases do not run out while it is on its way; applied, they have their new end
 SETTINGS applied   a pause ends what was granted and not pushed
 CANCEL, MOVE       appended, they withhold what was not pushed; applied, what they have not ended is let go
 LAPSE applied      what had expired is no longer held to be on its end
@@ -193,7 +193,7 @@ class LeaseChanges:
         return tokens
 
     def extending(self, lane: Lane, keys: U64, tokens: U64, amount_ms: U64, now: Now) -> None:
-        """An EXTEND is about to be appended: its leases do not run out while it is on its way.
+        """An EXTEND was taken: its leases do not run out while it is on its way.
 
         Otherwise an EXPIRE that follows it in the log would end a lease that was just confirmed to be longer.
         """

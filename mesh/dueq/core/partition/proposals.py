@@ -182,6 +182,9 @@ class Proposals:
         if refusal is None:
             for number in request.upload.tolist():
                 self._uploads.taken(number)
+            if request.kind == RecordKind.EXTEND:  # at once: an EXPIRE may be made before its record
+                keys = (request.target_sequence << np.uint64(16)) | request.target_row
+                self._dispatcher.extending(self._uid, keys, request.token, request.amount_ms, now)
             self._gather(request, now)
             self._queue.append(_Queued(route, request, body))
         return refusal
@@ -358,9 +361,6 @@ class Proposals:
             record.amount_ms = _joined(
                 [r.amount_ms if len(r.amount_ms) else np.zeros(r.rows, np.uint64) for r in requests]
             )
-        if record.kind == RecordKind.EXTEND:
-            keys = (record.target_sequence << np.uint64(16)) | record.target_row
-            self._dispatcher.extending(self._uid, keys, record.token, record.amount_ms, now)
         return b""
 
     def _choose(self, record: Record, requests: list[ChangeRequest], now: Now) -> None:
