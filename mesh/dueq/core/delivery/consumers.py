@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq import limits
+from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import I64, total
 from dueq.core.ports.events import Route
 from dueq.core.state.entry_rows import Slots
@@ -46,8 +47,8 @@ class SentPush(NamedTuple):
     sent_us: int
     first: bool
     """None of its messages can be with the consumer from an earlier push."""
-    parts: list[tuple[int, Slots, U64]]
-    """(uid, slots, tokens)"""
+    parts: list[tuple[Lane, Slots, U64]]
+    """Lanes, slots and tokens. A partition that is led again has another lane, whose slots hold other leases."""
 
 
 @dataclass(slots=True, eq=False)

@@ -30,6 +30,8 @@ from dueq_codecs.topic_settings import TopicSettings
 
 PASSED_MAX: Final = 4096
 """Messages of undecided or cancelled jobs that one look takes out of a queue: the next look, at once, goes on."""
+POPS_MAX: Final = 128
+"""How often one look asks the queue again because of them: each time costs some 0.1 ms."""
 EXPIRED_REASON: Final = "it was not delivered before it expired"
 """Why a message is dead that nobody has given back."""
 
@@ -174,7 +176,7 @@ class Lane:
         # Rows of EXTENDs by message that are in the log and not applied yet.
         self._extending: Counter[int] = Counter()
         self._look_ms = -1
-        self._passed = 0
+        self._passed = self._pops = 0
         self._expired: list[Entries] = []
         # Of LAPSEs that are in the log and not applied yet.
         self._lapsing: set[int] = set()
@@ -283,8 +285,7 @@ class Lane:
             return slots
         again = slots[over & (leases.phase[slots] == Phase.AGAIN)]
         # An earlier push may still arrive, or be at work: such a lease lasts as long as it says.
-        leases.unstage(again)
-        leases.phase[again] = Phase.PUSHED
+        leases.stay_pushed(again)
         self.end_now(slots[over & (leases.phase[slots] != Phase.PUSHED)], now)
         return slots[~over]
 
@@ -334,7 +335,7 @@ class Lane:
                 return self._pushable(slots, tokens[first], now)
             half_us = leases.entry["lease_ms"][slots].astype(np.int64) * 500
             enough = leases.act_us[slots] - now.mono_us >= half_us
-            leases.phase[slots[again & ~enough]] = Phase.PUSHED
+            leases.stay_pushed(slots[again & ~enough])
             good |= again & enough
         if not good.all():
             slots = slots[good]
@@ -450,12 +451,13 @@ class Lane:
 
     def begin_look(self, mesh_ms: int) -> None:
         """Choose anew what is leased; what has expired by this instant is not."""
-        self._look_ms, self._passed, self._expired = mesh_ms, 0, []
+        self._look_ms, self._passed, self._pops, self._expired = mesh_ms, 0, 0, []
 
     @property
     def is_cut(self) -> bool:
         """Whether this look has passed over as much as one may: the next one finds more."""
-        return self._passed >= PASSED_MAX or sum(map(len, self._expired)) >= limits.RECORD_ROWS_MAX
+        aside = sum(map(len, self._expired))
+        return self._passed >= PASSED_MAX or self._pops >= POPS_MAX or aside >= limits.RECORD_ROWS_MAX
 
     def take_waiting(self, until_ms: int, limit: int, *, again: bool = False) -> Entries:
         """Take waiting messages out of the queue, to lease them or to put them back.
@@ -482,6 +484,7 @@ class Lane:
             if len(kept) == len(entries):
                 break  # what else there is waits for something else
             again = True
+            self._pops += 1
             # Where nobody has turns, many that are passed over cost a few steps. What was taken too much goes back.
             asked = wanted if self.queue.guide is not None else min(2 * asked, limits.RECORD_ROWS_MAX)
         return joined(found) if found else NO_ENTRIES

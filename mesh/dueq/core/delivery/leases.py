@@ -243,6 +243,11 @@ class LeaseTable:
         for slot, body in zip(slots, bodies, strict=True):
             held[slot] = body
 
+    def stay_pushed(self, slots: Slots) -> None:
+        """Their consumer has them: payloads that were brought back to push them again are not wanted."""
+        self.unstage(slots)
+        self.phase[slots] = Phase.PUSHED
+
     def unstage(self, slots: Slots) -> None:
         """Let payloads go: pushed, or not wanted any more."""
         if self.staged_bytes:

@@ -245,7 +245,7 @@ class Pulls:
             pairs = held.get(lane.uid, {})
             keys, tokens = keys_of(rows.take(slots)).tolist(), leases.token[slots].tolist()
             lacks = np.array([pairs.get(key) != token for key, token in zip(keys, tokens, strict=True)])
-            leases.phase[slots[~lacks]] = Phase.PUSHED
+            leases.stay_pushed(slots[~lacks])
             self._take_over(lane, slots[lacks], session)
 
     def _take_over(self, lane: Lane, slots: Slots, session: ConsumerSession) -> None:
@@ -377,7 +377,7 @@ class Pulls:
         for lane in self._lanes.values() if session.rows_out else ():
             slots = _unpushed(lane, session)
             again = lane.leases.phase[slots] == Phase.AGAIN
-            lane.leases.phase[slots[again]] = Phase.PUSHED
+            lane.leases.stay_pushed(slots[again])
             if len(slots) > int(again.sum()):
                 lane.end_now(slots[~again], now)
         self._consumers.drop(session)

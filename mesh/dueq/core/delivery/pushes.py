@@ -205,13 +205,13 @@ def _is_first(leaving: Leaving) -> bool:
     return all(Phase.AGAIN not in lane.leases.phase[slots[at == i]].tolist() for i, lane in enumerate(lanes))
 
 
-def _parts(leaving: Leaving) -> list[tuple[int, Slots, U64]]:
-    """Return (uid, slots, tokens) of each lane that takes part."""
+def _parts(leaving: Leaving) -> list[tuple[Lane, Slots, U64]]:
+    """Return each lane that takes part, with slots and tokens."""
     lanes, at, slots, _, _ = leaving
     if len(lanes) == 1:
-        return [(lanes[0].uid, slots, lanes[0].leases.token[slots])]
+        return [(lanes[0], slots, lanes[0].leases.token[slots])]
     by_lane = [(lane, slots[at == index]) for index, lane in enumerate(lanes)]
-    return [(lane.uid, mine, lane.leases.token[mine]) for lane, mine in by_lane if len(mine)]
+    return [(lane, mine, lane.leases.token[mine]) for lane, mine in by_lane if len(mine)]
 
 
 def _release(leaving: Leaving, now: Now) -> tuple[U32, I64, list[Body]]:

@@ -133,7 +133,7 @@ class Pushing:
             mine.sort(key=_instant_of)
         rows, order, more = joined([piece for _, piece in mine])
         session.push_number += 1
-        parts = [(lane.uid, piece.slots, piece.tokens) for lane, piece in mine]
+        parts = [(lane, piece.slots, piece.tokens) for lane, piece in mine]
         session.unseen.append(SentPush(session.push_number, now.mono_us, True, parts))
         bodies: list[Body] = []
         for lane, piece in mine:

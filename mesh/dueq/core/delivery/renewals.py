@@ -53,7 +53,7 @@ class Renewals:
         if len(slots):
             slots = slots[np.argsort(lane.leases.entry["wait_at"][slots], kind="stable")]
             # The older process may have lacked some: under their old tokens they come no more.
-            lane.leases.phase[slots] = Phase.PUSHED
+            lane.leases.stay_pushed(slots)
             self._wanted.append((lane, slots, lane.leases.token[slots]))
 
     def has(self, session: ConsumerSession) -> bool:

@@ -84,7 +84,7 @@ class Resending:
                 )
             ]
             missing = np.array(lacks, np.bool_)
-            leases.phase[pushed[~missing]] = Phase.PUSHED
+            leases.stay_pushed(pushed[~missing])
             lacking(lane, pushed[missing])
             granted = slots[phase == Phase.GRANTED]
             self._stager.send_ahead(lane, granted, leases.entry.take(granted))
@@ -110,9 +110,8 @@ class Resending:
         """Push again what was sent too long ago; each lost number is filled by an empty push."""
         late = [push for push in session.unseen if push.sent_us <= now.mono_us - RESEND_US][:FILLERS_MAX]
         for number, _, _, parts in late:
-            for uid, slots, tokens in parts:
-                lane = self._lanes.get(uid)
-                if lane is not None:
+            for lane, slots, tokens in parts:
+                if self._lanes.get(lane.uid) is lane:
                     still = lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.PUSHED)
                     self.push_again(lane, slots[still])
             self._send(route, filler(number, session, self._topic, self._broker_id, now.wall_us))
@@ -146,9 +145,8 @@ class Resending:
         """A push could not be sent: what cannot have arrived by an earlier push is returned, uncounted."""
         for push in session.unseen:
             if push.number == number and push.first:
-                for uid, slots, tokens in push.parts:
-                    lane = self._lanes.get(uid)
-                    if lane is not None:
+                for lane, slots, tokens in push.parts:
+                    if self._lanes.get(lane.uid) is lane:
                         still = lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.PUSHED)
                         lane.leases.phase[slots[still]] = Phase.RETURNED
                         lane.end_now(slots[still], now)

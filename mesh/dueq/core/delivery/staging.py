@@ -25,6 +25,8 @@ from dueq.core.turn.metrics import CoreMetrics
 from dueq_codecs.messages import PushChunk
 from dueq_codecs.records import U64
 
+_OVER: Final = (Phase.PUSHED, Phase.ENDING, Phase.RETURNED)
+"""Leases whose payloads nobody wants."""
 CHUNKS_IN_FLIGHT: Final = 8
 """Chunks of one topic that are being read for consumers: 2 MiB."""
 
@@ -103,8 +105,7 @@ class Stager:
             return True
         lane, slots, tokens = asked
         leases = lane.leases
-        good = leases.same(slots, tokens)
-        good &= (leases.phase[slots] != Phase.ENDING) & (leases.phase[slots] != Phase.RETURNED)
+        good = leases.same(slots, tokens) & ~np.isin(leases.phase[slots], _OVER)
         bodies = done.payloads
         lost = 0
         if None in bodies:

@@ -55,10 +55,11 @@ def pushed_at(stage: Stage, ms: float, looks: int = 1) -> list[int]:
 def test_messages_of_a_cancelled_job_hold_up_nothing_behind_them(kind: str, credit: int) -> None:
     stage = Stage(kind=kind)
     of_job(stage, 900)
-    free = stage.insert([101])
+    free = stage.insert([101] * 700)
     cancel(stage)
+    assert len(stage.dispatcher._lanes[1].queue) == 1600, "they are passed over one by one"
     stage.attach(200, credit=credit)
-    assert pushed_at(stage, 201) == free
+    assert pushed_at(stage, 201, looks=5)[0] == free[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -83,10 +84,10 @@ def test_what_has_expired_is_ended_by_few_records_whatever_credit_there_is(kind:
     expired = stage.insert([100] * 900, expires_ms=150)
     free = stage.insert([101])
     stage.attach(200, credit=credit)
-    assert pushed_at(stage, 201, looks=3) == free
+    assert pushed_at(stage, 201, looks=9) == free
     lapses = [record for record in stage.leds[1].log if record.kind == RecordKind.LAPSE]
     assert sum(record.rows for record in lapses) == len(expired)
-    assert len(lapses) <= 4
+    assert len(lapses) <= len(expired) // lane.POPS_MAX + 1
 
 
 def test_what_has_expired_costs_its_group_no_turn() -> None:

@@ -171,3 +171,53 @@ def test_chunks_begin_anew_after_an_attach() -> None:
     chunks = [m for _, m, _ in stage.sent if isinstance(m, PushChunk)]
     assert [(m.attach, m.chunk) for m in chunks] == [(2, 0), (2, 1), (2, 2)]
     assert [push.attach for push in stage.run(100)] == [2]
+
+
+def led_again(stage: Stage, ms: float) -> None:
+    """Leadership is lost and won again: the leases have other places in a new table."""
+    led = stage.leds[1]
+    stage.dispatcher.unlead(1, at(ms))
+    led.epoch += 1
+    stage.dispatcher.lead(led, at(ms))
+
+
+def test_pushes_of_an_earlier_leadership_say_nothing_of_leases_in_this_one() -> None:
+    stage = Stage()
+    keys = stage.insert([10] * 20)
+    for consumer in (ALICE, BOB):
+        stage.attach(0, consumer=consumer, lease_ms=60_000)
+    stage.run(0)
+    pushes = {push.consumer_id: push for push in stage.run(10)}
+    token = int(pushes[ALICE].token[0])
+    stage.leds[1].change(RecordKind.ACK, keys[:8], at(20), token=[token] * 8)
+    stage.commit(20)
+    led_again(stage, 30)
+    stage.dispatcher.route_lost(Route(ALICE), pushes[ALICE], at(32))
+    stage.run(33)
+    assert RecordKind.RELEASE not in kinds(stage), "the leases may be anybody's"
+
+
+def test_what_was_pushed_and_never_seen_in_an_earlier_leadership_is_no_place_in_this_one() -> None:
+    stage, keys = pushed(credit=200, count=100)
+    stage.leds[1].change(RecordKind.ACK, keys[:99], at(20), token=[2] * 99)
+    stage.commit(20)
+    led_again(stage, 30)
+    stage.tick(32)
+    stage.beat(1500, number=2, credit=200, push_seen=0, lease_ms=60_000)
+    assert stage.leds[1].timeline.leased_count == 1
+
+
+def test_payloads_that_were_brought_back_are_let_go_when_the_consumer_has_the_message() -> None:
+    """They would take the room of what is to be pushed, until the lease ends."""
+    stage, keys = pushed(count=3)
+    leases = stage.dispatcher._lanes[1].leases
+    held = [(1, key, 2) for key in keys]
+    stage.leds[1].cached = False
+    stage.attach(100, attach=2, lease_ms=60_000)  # its list went out before the push came
+    stage.tick(100)
+    assert leases.staged_bytes
+    stage.attach(101, attach=3, lease_ms=60_000, held=held)
+    assert not leases.staged_bytes
+    stage.read_payloads(102)
+    assert not any(leases.bodies)
+    assert not leases.staged_bytes
