@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import is_
 
 from dueq.core.delivery.fair_queue import FairQueue
 from dueq.core.partition.partition import Partition
@@ -34,11 +35,21 @@ class _Leadership:
         ring: the root of all turns.
         weights: the largest weight of each group.
         waiting: of each that could have been leased at every look, what others of its level got meanwhile.
+        able: whoever could be leased at the last look, by the state and the pending records of then.
+        applied, pending: the last record of that state, and those records.
     """
 
     ring: object
     weights: dict[str, int] = field(default_factory=dict)
     waiting: dict[Child, Counter[str]] = field(default_factory=dict)
+    able: set[Child] = field(default_factory=set)
+    applied: int = -1
+    pending: list[Record] = field(default_factory=list)
+
+    def has_seen(self, naive: Naive, pending: list[Record]) -> bool:
+        """Whether nothing has changed since the last look. A state changes by the records that are applied."""
+        same = self.applied == naive.applied and len(self.pending) == len(pending)
+        return same and all(map(is_, self.pending, pending))
 
 
 class Rounds:
@@ -65,16 +76,18 @@ class Rounds:
         seen = self._leaderships.get((broker, partition.uid))
         if seen is None or seen.ring is not lane.queue._root:
             seen = self._leaderships[broker, partition.uid] = _Leadership(lane.queue._root)
-        for name, settings in naive.groups.settings.items():
-            seen.weights[name] = max(seen.weights.get(name, 1), settings.get("weight", 1))
-        able = _able(naive, pending)
-        # A group that this turn has paused, say, was passed over.
-        seen.waiting = {child: got for child, got in seen.waiting.items() if child in able}
-        wrong = self._count(seen, naive, fresh)
+        wrong = ""
+        if not seen.has_seen(naive, pending):
+            for name, settings in naive.groups.settings.items():
+                seen.weights[name] = max(seen.weights.get(name, 1), settings.get("weight", 1))
+            seen.able, seen.applied, seen.pending = _able(naive, pending), naive.applied, pending
+            # A group that this turn has paused, say, was passed over.
+            seen.waiting = {child: got for child, got in seen.waiting.items() if child in seen.able}
+            wrong = self._count(seen, naive, fresh)
         if partition.timeline.unknown_from(naive.stamp) is not None:
             seen.waiting.clear()
-        else:
-            seen.waiting = {child: seen.waiting.get(child, Counter()) for child in able}
+        elif len(seen.waiting) < len(seen.able):
+            seen.waiting = {child: seen.waiting.get(child) or Counter() for child in seen.able}
         return wrong
 
     def _count(self, seen: _Leadership, naive: Naive, fresh: Iterable[Record]) -> str:
@@ -82,8 +95,12 @@ class Rounds:
             if record.kind != RecordKind.LEASE:
                 continue  # whose message has expired has not had its turn
             fresh_keys = {key for key in newly_leased(record) if not naive.is_triggered(key)}
+            names = naive.groups.names
             given = [
-                child for key in _in_order(record) if key in fresh_keys for child in _children(naive, key)
+                child
+                for key in _in_order(record)
+                if key in fresh_keys
+                for child in _children(naive, names, key)
             ]
             for child in given:
                 seen.waiting.pop(child, None)
@@ -105,9 +122,9 @@ def _in_order(record: Record) -> list[int]:
     return [sequence << 16 | row for sequence, row in columns]
 
 
-def _children(naive: Naive, key: int) -> list[Child]:
+def _children(naive: Naive, names: dict[int, str], key: int) -> list[Child]:
     """Return who is at its turn with a message, level by level."""
-    path = levels_of(naive, naive.groups.names, key)
+    path = levels_of(naive, names, key)
     name = path[-1] if path else ""
     return [*zip(["", *path], path, strict=False), (name, name + _OWN)]
 
@@ -121,8 +138,9 @@ def _able(naive: Naive, pending: list[Record]) -> set[Child]:
         spoken_for.update(named)
         if record.kind == RecordKind.LEASE:
             out.update(named)
+    names = naive.groups.names
     held = (
-        Counter(level for key in out for level in levels_of(naive, naive.groups.names, key))
+        Counter(level for key in out for level in levels_of(naive, names, key))
         if naive.groups.settings
         else Counter()
     )
@@ -140,6 +158,6 @@ def _able(naive: Naive, pending: list[Record]) -> set[Child]:
             continue
         if entry.group not in groups and naive.may_be_delivered(key):
             groups.add(entry.group)
-            if closed.isdisjoint(levels_of(naive, naive.groups.names, key)):
-                found.update(_children(naive, key))
+            if closed.isdisjoint(levels_of(naive, names, key)):
+                found.update(_children(naive, names, key))
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 
 from dueq_chaos.sim.naive import Naive
 from dueq_codecs.records import Record, RecordKind
@@ -61,8 +62,13 @@ def newly_leased(record: Record) -> set[int]:
     return {sequence << 16 | row for sequence, row, token in columns if not token}
 
 
-def levels_of(naive: Naive, names: dict[int, str], key: int) -> list[str]:
+def levels_of(naive: Naive, names: dict[int, str], key: int) -> tuple[str, ...]:
     """Return the group of a message and those above it; none where the message is gone."""
     entry = naive.live.get(key)
-    parts = names.get(entry.group, "").split(".") if entry is not None and entry.group else []
-    return [".".join(parts[: at + 1]) for at in range(len(parts))]
+    return _path_of(names.get(entry.group, "")) if entry is not None and entry.group else ()
+
+
+@lru_cache(1024)
+def _path_of(name: str) -> tuple[str, ...]:
+    parts = name.split(".")
+    return tuple(".".join(parts[: at + 1]) for at in range(len(parts)))
