@@ -29,11 +29,12 @@ from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.precedence import Precedence
 from dueq_chaos.sim.promises import Promises
 from dueq_chaos.sim.rates import Rates
-from dueq_codecs.frames import decode_record
+from dueq_codecs.frames import decode_record, encode_record
 from dueq_codecs.messages import ChangeReply, Code, ConsumerReply, PeerFrame, Push, Relay
 from dueq_codecs.records import Record, RecordKind
 
 if TYPE_CHECKING:
+    from dueq.core.replication.leading import Leading
     from dueq_chaos.sim.mesh import SimMesh
     from dueq_chaos.sim.node import Node
 
@@ -63,13 +64,22 @@ class Violation(Exception):
 
 
 class _Seen:
-    """The last seen state of one replica in one life of its broker."""
+    """The last seen state of one replica in one life of its broker.
 
-    __slots__ = ("applied", "commit", "durable_epoch", "epoch", "installing", "led", "synced")
+    Attributes:
+        state: all that is looked at, but for what only a leader has; None before the first look.
+        counts: whom its leader counted for what at the last look at that: (incarnation, match) of each follower.
+    """
+
+    __slots__ = (
+        "applied", "commit", "counts", "durable_epoch", "epoch", "installing", "led", "state", "synced",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.commit = self.applied = self.epoch = self.durable_epoch = self.synced = self.led = 0
         self.installing = False
+        self.state: tuple[int, ...] | None = None
+        self.counts: list[tuple[int, int]] = []
 
 
 class Invariants:
@@ -97,8 +107,11 @@ class Invariants:
         self._handed = Handed(lambda uid, sequence: self.ledger.epochs(uid).get(sequence))
         self._newest: dict[int, tuple[int, int]] = {}
         """By partition, the newest epoch in which anything was committed, and since when."""
-        self._turns: dict[str, tuple[int, int]] = {}
-        self._seen: dict[tuple[str, int], _Seen] = {}
+        self._second = 0
+        self._turns: dict[str, int] = {}
+        """By broker, how many it has taken in this second."""
+        self._seen: dict[str, dict[int, _Seen]] = {}
+        """By broker and partition."""
         self._leaders: dict[tuple[int, int], tuple[str, int]] = {}
         mesh.coordinator.changed = self._node_changed
         mesh.coordinator.buried = self._buried
@@ -130,31 +143,42 @@ class Invariants:
         core, name = node.core, node.name
         if core is None:
             return
-        held, known = core.partition, self._seen
+        held, known = core._partitions, self._seen.setdefault(name, {})
         for uid in self.mesh.coordinator.nodes:
-            partition = held(uid)
+            partition = held.get(uid)
             if partition is None:
                 continue
-            seen = known.get((name, uid))
+            seen = known.get(uid)
             if seen is None:
-                seen = self._seen[name, uid] = _Seen()
+                seen = known[uid] = _Seen()
                 place = partition.index, partition.topic.home_partitions
                 self.ledger.opened(uid, place, partition.timeline.order)
-            self._look(node, partition, seen)
+            replica = partition.replica
+            log, leading = replica.log, replica.leading
+            state = (
+                log.epoch, log.durable_epoch, log.commit, log.synced, replica.installing,
+                partition.timeline.applied,
+            )  # fmt: skip
+            if state != seen.state or (leading is not None and leading.epoch != seen.led):
+                self._look(node, partition, seen)
+                seen.state = state
+            elif leading is not None:
+                self._look_at_leader(node, partition, seen, leading)
         self._count_turn(name)
         for effect in effects:
-            if isinstance(effect, SendClient):
+            if isinstance(effect, SendPeer):
+                message = effect.message
+                if isinstance(message, PeerFrame):
+                    self._framed(node, message)
+                elif isinstance(message, Relay) and message.back and isinstance(message.inner, Push):
+                    self._handed_over(name, message.inner)
+            elif isinstance(effect, SendClient):
                 if isinstance(effect.message, Push):
                     self._pushed(name, effect.message)
                 elif isinstance(effect.message, ChangeReply) and effect.message.code == Code.OK:
                     self._answered(name, effect.message)
                 elif isinstance(effect.message, ConsumerReply) and effect.message.code == Code.OK:
                     self._kept_alive(name, effect.message)
-            elif isinstance(effect, SendPeer) and isinstance(effect.message, PeerFrame):
-                self._framed(node, effect.message)
-            elif isinstance(effect, SendPeer) and isinstance(effect.message, Relay):
-                if effect.message.back and isinstance(effect.message.inner, Push):
-                    self._handed_over(name, effect.message.inner)
             elif isinstance(effect, Persist):
                 self._deleted(name, effect.writes)
                 self._appended(node, effect.writes)
@@ -185,9 +209,9 @@ class Invariants:
     def _count_turn(self, name: str) -> None:
         """A broker that never finishes its work is caught in a loop."""
         second = self.mesh.world.now_us // 1_000_000
-        counted, turns = self._turns.get(name, (second, 0))
-        turns = turns + 1 if counted == second else 1
-        self._turns[name] = (second, turns)
+        if second != self._second:
+            self._second, self._turns = second, {}
+        turns = self._turns[name] = self._turns.get(name, 0) + 1
         if turns > _TURNS_MAX:
             self._fail(f"{name} takes more than {_TURNS_MAX} turns in one second: it is never done")
 
@@ -207,7 +231,7 @@ class Invariants:
             seen.epoch, seen.durable_epoch = log.epoch, log.durable_epoch
         leading = replica.leading
         if leading is not None and leading.epoch != seen.led:
-            seen.led = leading.epoch
+            seen.led, seen.counts = leading.epoch, []
             self._led(node, partition)
         seen.synced = log.synced
         if replica.installing != seen.installing:
@@ -227,17 +251,37 @@ class Invariants:
             self._committed(node, partition, seen.commit)
             seen.commit = log.commit
         if leading is not None:
-            self.promises.gathered(partition)
-            if wrong := self.promises.miscounted(node, partition):
-                self._fail(f"{node.name} {wrong}")
+            self._look_at_counts(node, partition, seen, leading)
         if timeline.applied != seen.applied and not replica.installing:
             seen.applied = timeline.applied
             wrong = self.ledger.state_differs(partition.uid, timeline)
             if wrong:
                 self._fail(f"{node.name} p{partition.uid}: invariant 6: {wrong}")
-        if leading is not None and (
-            wrong := self.precedence.overtaken(node.name, partition, self.mesh.world.now_us)
-        ):
+        if leading is not None:
+            self._look_at_order(node, partition, leading)
+
+    def _look_at_leader(self, node: Node, partition: Partition, seen: _Seen, leading: Leading) -> None:
+        """What may have changed at a leader though its log and its state have not."""
+        self._look_at_counts(node, partition, seen, leading)
+        self._look_at_order(node, partition, leading)
+
+    def _look_at_counts(self, node: Node, partition: Partition, seen: _Seen, leading: Leading) -> None:
+        uid = partition.uid
+        if uid in partition.ctx.gathering:
+            self.promises.gathered(partition)
+        counts = [(progress.incarnation, progress.match) for progress in leading._progress.values()]
+        if counts == seen.counts:
+            return
+        if wrong := self.promises.miscounted(node, partition):
+            self._fail(f"{node.name} {wrong}")
+        found = self.mesh.coordinator.nodes.get(uid)
+        if found is not None and found[1].epoch == leading.epoch:
+            seen.counts = counts
+
+    def _look_at_order(self, node: Node, partition: Partition, leading: Leading) -> None:
+        if partition.timeline.order.kind == "timeline" or not leading.serving:
+            return
+        if wrong := self.precedence.overtaken(node.name, partition, self.mesh.world.now_us):
             self._fail(f"{node.name} {wrong}")
 
     def _begun_anew(self, node: Node, partition: Partition) -> None:
@@ -282,7 +326,10 @@ class Invariants:
         if entry is not None:
             return entry.record
         held = node.disk.record(partition.uid, sequence)
-        return decode_record(held) if isinstance(held, bytes) else None
+        if not isinstance(held, bytes):
+            return None
+        known = self.ledger.record(partition.uid, sequence)
+        return known if known is not None and encode_record(known) == held else decode_record(held)
 
     def _committed(self, node: Node, partition: Partition, before: int) -> None:
         """The commit position has moved: compare the records, and look whether who must hold them does."""
@@ -407,7 +454,7 @@ class Invariants:
 
     def _not_replaced(self, name: str, uid: int, what: str) -> None:
         """Its ISR has confirmed it lately, and none of them commits in a newer epoch any more after that."""
-        seen, newest = self._seen.get((name, uid)), self._newest.get(uid)
+        seen, newest = self._seen[name].get(uid), self._newest.get(uid)
         if seen is None or newest is None or seen.led >= newest[0]:
             return
         since_us = self.mesh.world.now_us - newest[1]
@@ -419,7 +466,7 @@ class Invariants:
         if reply.leader != name:
             return  # it passes on what it was sent
         for uid, (epoch, _) in self._newest.items():
-            seen = self._seen.get((name, uid))
+            seen = self._seen[name].get(uid)
             if seen is None or seen.led >= epoch:
                 continue
             partition = self._partition(name, uid)
@@ -449,10 +496,8 @@ class Invariants:
     def started(self, node: Node) -> None:
         """Invariant 7: everything synced before is there again. The contents of its memory are forgotten."""
         assert node.core is not None
-        for (name, uid), seen in list(self._seen.items()):
-            if name != node.name:
-                continue
-            del self._seen[name, uid]
+        name = node.name
+        for uid, seen in self._seen.pop(name, {}).items():
             log = node.recovered.get(uid)
             told = log is not None and bool(log.damaged or log.installing or log.unproven)
             if log is not None and node.disk.is_damaged(uid) and not told:

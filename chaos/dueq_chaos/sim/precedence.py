@@ -38,10 +38,13 @@ class Precedence:
         """Return which message was passed over by a LEASE of this turn of a leader; "" when none was.
 
         Of a fair topic: which group's settings were, or whose turn.
+
+        Args:
+            broker: the leader.
+            partition: its replica, which is served, of a kind with an order of its own.
+            now_us: true time.
         """
         replica, uid = partition.replica, partition.uid
-        if partition.timeline.order.kind == "timeline" or not replica.serving:
-            return ""
         name, end = (broker, uid, replica.epoch), replica.log.end
         looked_to = self._looked_to.get(name, end)
         self._looked_to[name] = end

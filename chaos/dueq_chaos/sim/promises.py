@@ -144,10 +144,8 @@ class Promises:
         return ""
 
     def gathered(self, partition: Partition) -> None:
-        """Note the acks that wait at a leader for company."""
+        """Note the acks that wait at a leader for company, where there are some."""
         uid = partition.uid
-        if uid not in partition.ctx.gathering:
-            return
         for item in partition._proposals._queue:
             request = item.request
             if request.kind == RecordKind.ACK:
