@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from dueq_chaos.sim.world import World
 
@@ -96,11 +97,11 @@ class Network:
     def release(self) -> None:
         """What was held up arrives now, in its order."""
         held, self._held = self._held, {}
-        for (source, target), frames in held.items():
+        for path, frames in held.items():
             at_us = self._world.now_us
             for deliver in frames:
                 at_us += self._world.random.randint(*self.weather.delay_us)
-                self._world.at(at_us, self._arrival(source, target, deliver))
+                self._world.at(at_us, partial(self._arrive, path, deliver))
 
     def echo(self, source: str, target: str, after_us: int) -> None:
         """Between brokers: every frame from source to target arrives once more after this delay, from now on."""
@@ -142,29 +143,28 @@ class Network:
     def send(self, source: str, target: str, deliver: Callable[[], None]) -> None:
         """Deliver after a while, perhaps never, perhaps twice."""
         self.sent += 1
-        random, weather = self._world.random, self.weather
+        world, weather, path = self._world, self.weather, (source, target)
+        random = world.random
         if random.random() < weather.lost_share:
             return
-        if (echo_us := self._echoes.get((source, target))) is not None:
-            self._world.after(echo_us, self._arrival(source, target, deliver))
+        arrive = partial(self._arrive, path, deliver)
+        if (echo_us := self._echoes.get(path)) is not None:
+            world.after(echo_us, arrive)
         if weather.late_share and random.random() < weather.late_share:
-            self._world.after(random.randint(*weather.late_us), self._arrival(source, target, deliver))
+            world.after(random.randint(*weather.late_us), arrive)
             if random.random() < 0.5:
                 return
         copies = 2 if random.random() < weather.twice_share else 1
         for _ in range(copies):
             slow = random.random() < weather.slow_share
-            delay_us = self._world.between(*(weather.slow_us if slow else weather.delay_us))
-            self._world.after(delay_us, self._arrival(source, target, deliver))
+            delay_us = world.between(*(weather.slow_us if slow else weather.delay_us))
+            world.at(world.now_us + delay_us, arrive)
 
-    def _arrival(self, source: str, target: str, deliver: Callable[[], None]) -> Callable[[], None]:
-        def arrive() -> None:
-            if (source, target) in self._held:
-                self._held[source, target].append(deliver)
-            elif (source, target) not in self._cut:
-                deliver()
-
-        return arrive
+    def _arrive(self, path: tuple[str, str], deliver: Callable[[], None]) -> None:
+        if path in self._held:
+            self._held[path].append(deliver)
+        elif path not in self._cut:
+            deliver()
 
     def carried(self, bodies: list[bytes | memoryview]) -> list[bytes | memoryview]:
         """The bodies as a client receives them: in bad weather a bit of one has turned."""

@@ -7,7 +7,8 @@ a time; a crash loses what was not committed, and sometimes half of a group (pay
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from functools import partial
+from typing import Final, Protocol
 
 from dueq import limits
 from dueq.core.broker import BrokerCore
@@ -30,7 +31,7 @@ from dueq.core.ports.events import (
     RouteLost,
     StorePressure,
 )
-from dueq.core.ports.membership import CoordinatorEvent, Registration
+from dueq.core.ports.membership import Registration
 from dueq.core.ports.persistence import RecoveredPartition
 from dueq.core.turn.settings import CoreSettings
 from dueq.instant import Now
@@ -39,7 +40,7 @@ from dueq_chaos.sim.builds import lacking
 from dueq_chaos.sim.coordinator import Session, SimCoordinator
 from dueq_chaos.sim.disk import Killed, SimDisk
 from dueq_chaos.sim.network import Network
-from dueq_chaos.sim.world import World
+from dueq_chaos.sim.world import START_WALL_US, World
 from dueq_codecs.messages import BrokerMessage, ClientMessage
 from dueq_codecs.records import FEATURE_LEVEL, RecordKind
 
@@ -47,6 +48,7 @@ READ_LATE_US = 2_000
 """Longest time after waking until a process reads what came while it slept: waking instant modulo this."""
 _UP_US_MAX = 100 * 86_400 * 1_000_000
 """Its machine has run for less when it starts."""
+_HEARD_FIRST: Final = (PeerFrameReceived, Persisted)
 Deliver = Callable[[str, BrokerMessage, list[bytes | memoryview]], None]
 
 
@@ -99,6 +101,8 @@ class Node:
         self._unread: list[Event] | None = None
         """After a pause: what has come and cannot be read before the first turn, and what comes behind it."""
         self._turn_planned_us: int | None = None
+        self._due = partial(self._turn_if_due, self.incarnation)
+        """Takes the turn of this life that is planned for the present instant."""
         self.drift_ppm = 0
         self._drift_since_us, self._drifted_us = 0, 0
         self.lacks: frozenset[RecordKind] = frozenset()
@@ -115,8 +119,8 @@ class Node:
 
     def now(self) -> Now:
         """What its clocks show."""
-        world, ahead_us = self._world, self._ahead_us()
-        return Now(world.wall_us + self.wall_error_us + ahead_us, world.now_us + ahead_us + self._up_since_us)
+        shown_us = self._world.now_us + (self._ahead_us() if self.drift_ppm else self._drifted_us)
+        return Now(START_WALL_US + shown_us + self.wall_error_us, shown_us + self._up_since_us)
 
     def _ahead_us(self) -> int:
         if not self.drift_ppm:
@@ -136,6 +140,7 @@ class Node:
     def start(self) -> None:
         """Begin a new life on the same disk."""
         self.incarnation = self._world.random.getrandbits(48) | 1
+        self._due = partial(self._turn_if_due, self.incarnation)
         # Its machine was restarted too: a monotonic clock means nothing beyond one life.
         self._up_since_us = self.incarnation % _UP_US_MAX
         self._inbox, self._unread = [], None
@@ -164,8 +169,7 @@ class Node:
         registration = Registration(
             self.name, self.incarnation, store.store_id, f"sim://{self.name}", feature_level=self.level
         )
-        life = self.incarnation
-        self._session = self._coordinator.connect(registration, lambda event: self._coordinated(life, event))
+        self._session = self._coordinator.connect(registration, partial(self._receive_in, self.incarnation))
         self._world.tell(self.name, f"started, incarnation {self.incarnation:x}, store {store.store_id}")
         if self.pressure is not None:
             self._inbox.append(self.pressure)
@@ -236,17 +240,15 @@ class Node:
         self._plan(self._world.now_us + self._world.between(5, 60))
 
     def _plan(self, at_us: int) -> None:
-        if self._turn_planned_us is not None and self._turn_planned_us <= at_us:
-            return
-        self._turn_planned_us = at_us
-        life = self.incarnation
+        planned_us = self._turn_planned_us
+        if planned_us is None or at_us < planned_us:
+            self._turn_planned_us = at_us
+            self._world.at(at_us, self._due)
 
-        def turn() -> None:
-            if life == self.incarnation and self._turn_planned_us == at_us:
-                self._turn_planned_us = None
-                self._turn()
-
-        self._world.at(at_us, turn)
+    def _turn_if_due(self, life: int) -> None:
+        if self._turn_planned_us == self._world.now_us and life == self.incarnation:
+            self._turn_planned_us = None
+            self._turn()
 
     def _turn(self) -> None:
         core = self.core
@@ -274,12 +276,15 @@ class Node:
     def _step(core: BrokerCore, events: list[Event], now: Now) -> list[Effect]:
         """As the loop does, which hears first what may commit something; here only what has come first, in order."""
         at = 0
-        while at < len(events) and isinstance(events[at], PeerFrameReceived | Persisted):
+        for event in events:
+            if not isinstance(event, _HEARD_FIRST):
+                break
             at += 1
         effects = core.push(now)
         if at:
             effects += core.hear(events[:at], now)
-        return effects + core.step(events[at:], now)
+            events = events[at:]
+        return effects + core.step(events, now)
 
     def _older_step(self, core: BrokerCore, events: list[Event], now: Now) -> list[Effect]:
         with lacking(self.lacks):
@@ -293,11 +298,9 @@ class Node:
         elif isinstance(effect, SendClient):
             self._send_client(effect)
         elif isinstance(effect, Persist):
-            life = self.incarnation
-            self.disk.persist(effect, lambda event: self._from_disk(life, event))
+            self.disk.persist(effect, partial(self._receive_in, self.incarnation))
         elif isinstance(effect, Read):
-            life = self.incarnation
-            self.disk.read(effect.request, lambda event: self._from_disk(life, event))
+            self.disk.read(effect.request, partial(self._receive_in, self.incarnation))
         elif isinstance(effect, Coordinate):
             if self._session is not None:
                 self._session.submit(effect.order)
@@ -325,11 +328,8 @@ class Node:
             event = PeerFrameReceived(effect.message, effect.bodies)
             self._network.send(self.name, target.name, lambda: target.receive(event))
 
-    def _from_disk(self, life: int, event: Event) -> None:
-        if life == self.incarnation:
-            self.receive(event)
-
-    def _coordinated(self, life: int, event: CoordinatorEvent) -> None:
+    def _receive_in(self, life: int, event: Event) -> None:
+        """Its disk or the coordinator answers what it has asked for in this life."""
         if life == self.incarnation:
             self.receive(event)
 

@@ -7,6 +7,7 @@ simulated network: in order, once, and silent when they break.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dueq.client.core import ClientCore
@@ -74,6 +75,8 @@ class SimClient:
         self._numbers = 0
         self._sockets: dict[int, _Socket] = {}
         self._planned_us: int | None = None
+        self._due = partial(self._turn_if_due, self.life)
+        """Takes the turn of this life that is planned for the present instant."""
         self.attaches: dict[bytes, dict[str, tuple[str, ConsumerFrame]]] = {}
         self.start()
 
@@ -82,6 +85,7 @@ class SimClient:
     def start(self, client_id: bytes = b"") -> None:
         """Begin a process: a new client id (or, of a copied process, this one), nothing remembered."""
         self.life += 1
+        self._due = partial(self._turn_if_due, self.life)
         self.client_id = client_id or self.draw_id()
         self.core = ClientCore(
             self.client_id, [f"sim://{broker}" for broker in self.reach], self.world.random
@@ -144,14 +148,12 @@ class SimClient:
         if self.core is None or (self._planned_us is not None and self._planned_us <= at_us):
             return
         self._planned_us = at_us
-        life = self.life
+        self.world.at(at_us, self._due)
 
-        def turn() -> None:
-            if life == self.life and self._planned_us == at_us:
-                self._planned_us = None
-                self._turn()
-
-        self.world.at(at_us, turn)
+    def _turn_if_due(self, life: int) -> None:
+        if self._planned_us == self.world.now_us and life == self.life:
+            self._planned_us = None
+            self._turn()
 
     def _turn(self) -> None:
         core = self.core
