@@ -258,13 +258,17 @@ class SimMesh:
 
     def unless_calm(self, after_us: int, then: Callable[[], None]) -> None:
         """Go on with a misfortune after a while, unless the weather has cleared up since."""
+        self.world.after(after_us, self.until_calm(then))
+
+    def until_calm(self, then: Callable[[], None]) -> Callable[[], None]:
+        """The same misfortune, which does not happen any more once the weather has cleared up."""
         calms = self._calms
 
         def go_on() -> None:
             if self._calms == calms:
                 then()
 
-        self.world.after(after_us, go_on)
+        return go_on
 
     def clocks_settled(self) -> bool:
         """Set every clock right; return whether all have been so for long enough to be known as such."""

@@ -158,7 +158,7 @@ class Seldom(Successions):
             network.cut(leader, follower)
             network.cut(follower, heir)
             mesh.coordinator.cut_off(leader, 0)
-            self._when(lambda: mesh.leader_of(uid) == heir or self._leads(heir, uid), meet)
+            self._when(lambda: self._leads(heir, uid), meet)
 
         def meet() -> None:
             network.join(follower, heir)

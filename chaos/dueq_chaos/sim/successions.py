@@ -36,14 +36,16 @@ class Successions(Plots):
 
     def _when(self, come: Callable[[], bool], then: Callable[[], None]) -> None:
         """Go on as soon as an instant has come, unless it does not come for long."""
-        until_us = self.mesh.world.now_us + _WITHIN_US
+        world = self.mesh.world
+        until_us = world.now_us + _WITHIN_US
 
         def look() -> None:
             if come():
                 then()
-            elif self.mesh.world.now_us < until_us:
-                self._later(_LOOK_US, look)
+            elif world.now_us < until_us:
+                world.after(_LOOK_US, look_again)
 
+        look_again = self.mesh.until_calm(look)
         look()
 
     def _replica(self, broker: str, uid: int) -> Replica | None:
