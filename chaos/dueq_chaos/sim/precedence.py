@@ -48,11 +48,12 @@ class Precedence:
         name, end = (broker, uid, replica.epoch), replica.log.end
         looked_to = self._looked_to.get(name, end)
         self._looked_to[name] = end
-        naive, is_fair = self._ledger.naive(uid), partition.timeline.order.kind == "fair"
-        if naive.applied != partition.timeline.applied:
-            return ""  # it leads no more, and does not know it; its proposals come to nothing
+        is_fair = partition.timeline.order.kind == "fair"
         if looked_to == end and not is_fair:
             return ""
+        naive = self._ledger.naive(uid)
+        if naive.applied != partition.timeline.applied:
+            return ""  # it leads no more, and does not know it; its proposals come to nothing
         entries = [replica.log.get(at) for at in range(naive.applied + 1, end + 1)]
         pending = [entry.record for entry in entries if entry is not None]
         fresh = [record for record in pending if record.sequence > looked_to]
@@ -119,13 +120,13 @@ def _passed_over(
         return ""
     if (ahead := max(leased, key=lambda place: place[1]))[1] > max(record.stamp, latest):
         return f"the LEASE {record.sequence} of {record.stamp} names {_spelt(record.uid, ahead)}, which is not ready"
-    last, spoken_for = max(leased), taken.union(named)
+    last, spoken_for, waits, stamp = max(leased), taken.union(named), State.WAITING, record.stamp
     for key, entry in naive.live.items():
-        if entry.state != State.WAITING or entry.wait_at > record.stamp or key in spoken_for:
+        if entry.wait_at > stamp or entry.state != waits or key in spoken_for:
             continue
         if group not in (None, entry.group):
             continue
-        if _place(naive, key) < last and naive.may_be_delivered(key):
+        if (entry.rank, entry.wait_at, key) < last and naive.may_be_delivered(key):
             first, second = _spelt(record.uid, _place(naive, key)), _spelt(record.uid, last)
             return f"the LEASE {record.sequence} names {second}, and {first} is ready, free and before it"
     return ""

@@ -153,8 +153,9 @@ def _able(naive: Naive, pending: list[Record]) -> set[Child]:
     }
     found: set[Child] = set()
     groups: set[int] = set()
+    waits, stamp = State.WAITING, naive.stamp
     for key, entry in naive.live.items():
-        if entry.state != State.WAITING or entry.wait_at > naive.stamp or key in spoken_for:
+        if entry.wait_at > stamp or entry.state != waits or key in spoken_for:
             continue
         if entry.group not in groups and naive.may_be_delivered(key):
             groups.add(entry.group)

@@ -59,7 +59,7 @@ def deed_differs(record: Record, applied: Applied, timeline: Timeline, told: Tol
             if wrong:
                 return f"after record {record.sequence}, a {record.kind.name}: {what}: {wrong}"
     counts = timeline.scheduled_count, timeline.leased_count, timeline.jobs.given
-    waits_for = sum(entry.state == waits for entry in live.values())
+    waits_for = [entry.state for entry in live.values()].count(waits)
     expected_counts = waits_for, len(naive.leased), naive.jobs.given
     if counts != expected_counts:
         return _text(record, "(waiting, leased, jobs)", counts, expected_counts)
