@@ -353,7 +353,9 @@ class SimDisk:
         return 1 if start is None else int(layout.START.unpack(start)[0])
 
     def _timeline_of(self, store_id: str) -> ForgetfulEngine:
-        return self.timeline if store_id in ("", self.store_id) else self._stores[store_id]
+        if not store_id or store_id == self.store_id:
+            return self.timeline
+        return self._stores[store_id]
 
     def is_damaged(self, uid: int) -> bool:
         """Whether it was damaged and does not hold again, since, all that it must."""

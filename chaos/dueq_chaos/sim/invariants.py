@@ -9,7 +9,9 @@ The state that a step touched is checked after it. The rest is checked at starts
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -35,6 +37,7 @@ from dueq_codecs.records import Record, RecordKind
 
 if TYPE_CHECKING:
     from dueq.core.replication.leading import Leading
+    from dueq.core.replication.progress import Progress
     from dueq_chaos.sim.mesh import SimMesh
     from dueq_chaos.sim.node import Node
 
@@ -44,6 +47,7 @@ _MISMATCHES_MAX = 500
 """A broker's turns in one simulated second; those of the worst storms are a fraction of that."""
 _LOOKED_AT = 32
 """Number of the records covered by a commit that are compared on every disk."""
+_COUNT_OF: Final[Callable[[Progress], tuple[int, int]]] = attrgetter("incarnation", "match")
 _REPLACED_US = PUSH_CONFIRM_MS * 1010
 """How long a replaced leader may act towards consumers: what its ISR has confirmed, by a clock that drifts."""
 
@@ -267,9 +271,9 @@ class Invariants:
 
     def _look_at_counts(self, node: Node, partition: Partition, seen: _Seen, leading: Leading) -> None:
         uid = partition.uid
-        if uid in partition.ctx.gathering:
+        if uid in partition.ctx.gathering._uids:
             self.promises.gathered(partition)
-        counts = [(progress.incarnation, progress.match) for progress in leading._progress.values()]
+        counts = list(map(_COUNT_OF, leading._progress.values()))
         if counts == seen.counts:
             return
         if wrong := self.promises.miscounted(node, partition):
