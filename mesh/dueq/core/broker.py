@@ -132,7 +132,7 @@ class BrokerCore:
         self._peer_watch = PeerWatch(self._ctx, self._clock, self._topics, self._partitions, self._balance)
         self._stepping_aside = SteppingAside(self._ctx, self._clock, self._partitions)
         self._tick_at_us = now.mono_us
-        # What is left of the present round through all that wants care.
+        # The rest of the present round through all partitions that want care.
         self._round: deque[int] = deque()
         self._armed_us: int | None = None
         # (mono) When a whole turn is wanted at the latest, what topics want left aside.
@@ -174,7 +174,7 @@ class BrokerCore:
         return self._partitions.get(uid)
 
     def gauges(self, now: Now) -> dict[str, Any]:
-        """What is measured rather than counted, for the metrics port."""
+        """Return values that are measured rather than counted, for the metrics port."""
         return self._status.gauges(now)
 
     # -------------------------------------------------------------- the turn
@@ -212,8 +212,8 @@ class BrokerCore:
     def hear(self, events: list[Event], now: Now) -> list[Effect]:
         """Take in what has happened first; `step`, at the same instant, takes the turn with all that comes after it.
 
-        What is to be done about it need not wait for the turn: whose request was committed has the answer before new
-        requests are looked at, and before leases, records, checkpoints and frames are made.
+        The effects need not wait for the turn: an answer to a committed request leaves before new requests are looked
+        at, and before leases, records, checkpoints and frames are made.
         """
         self._listen(events, now)
         self._whole_us = 0
@@ -237,10 +237,11 @@ class BrokerCore:
     def push(self, now: Now) -> list[Effect]:
         """Push what was laid out for this instant, before the input of a turn is heard: that must not be late for it.
 
-        It is as if the input had come after the instant. Who was paused hears first: until then nothing is certain.
+        It is as if the input had come after the instant. A broker that was paused hears first: until then nothing is
+        certain.
 
         Returns:
-            What to do, in order; nothing if nothing is due or it needs more than that, which `step` sees to.
+            What to do, in order; nothing if nothing is due, or if more than a push is needed, which `step` sees to.
         """
         if self._armed_us is None or self._clock.hold:
             return []

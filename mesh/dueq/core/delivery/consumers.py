@@ -3,12 +3,12 @@
 Credit is a limit, not a counter: the leader counts its own leases, and a consumer restates what it may have
 out in every frame, with a growing number. So nothing leaks when a frame is lost or repeated.
 
-Sessions with free credit stand in a line, and whoever was dealt the least is next. Rows that are due in the same
+Sessions with free credit stand in a line, and the one that was dealt the least is next. Rows that are due in the same
 millisecond go to one session in runs of up to `RUN_ROWS`: they leave in one push, which costs little more than a
 push of one row. A session without credit leaves the line. It joins again when one of its leases ends, and has no
 claim from the time in between (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996). A session that has
 not been heard for two thirds of its time, or whose connection broke, gets nothing new: its SDK is about
-to give up what it has. The same goes for one that let a lease run out, until it speaks: it may have died.
+to give up what it has. A session that let a lease run out gets nothing new until it speaks: it may have died.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class ConsumerSession:
     push_number: int = 0
     unseen: deque[SentPush] = field(default_factory=deque)
     pull: bytes = b""
-    """Names a pull, to which its answer goes; what is leased to it is detached. Empty: it is a consumer's session."""
+    """Name of the pull to which its answer goes; its leases are detached. Empty: it is a consumer's session."""
     detached: bool = False
-    """What is leased to it is detached, as it is to a pull."""
+    """Its leases are detached, as those of a pull are."""
     dealt_ms: int | None = None
     """Of a pull: the instant of all that was dealt to it; None: nothing was."""
     told_round: int = 0
@@ -96,7 +96,7 @@ class ConsumerSession:
 
     @property
     def address(self) -> bytes:
-        """What its frames are named by."""
+        """The name that its frames bear."""
         return self.pull or self.consumer_id
 
     def joins(self, instant_ms: int) -> bool:
@@ -176,7 +176,7 @@ Runs = dict[int, Run]
 
 
 class _Hand:
-    """What one deal has come to so far."""
+    """The result of one deal so far."""
 
     def __init__(self) -> None:
         self.dealt = 0

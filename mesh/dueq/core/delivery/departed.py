@@ -1,7 +1,7 @@
-"""Consumers that have said goodbye: an ATTACH that is older than that, and comes later, opens nothing.
+"""Consumers that have said goodbye: an older ATTACH that arrives after the goodbye opens no session.
 
 Two connections, a relay or a repetition may bring frames in another order than they were sent. A session that such an
-ATTACH opened would be nobody's: it would be given messages, until its silence is over. So the number of the attach that
+ATTACH opened would be nobody's: it would be given messages until it ended for silence. So the number of the attach that
 a goodbye has ended is kept for a while.
 """
 

@@ -6,10 +6,10 @@
                                               ACK applied: gone ◄────────────────────────────┘
 
 The leader looks ahead by a few commits: it chooses a consumer with credit, commits the lease and reads the
-payload *before* the due instant and pushes *at* it, so durability costs no lateness. What may never happen is
-kept by three checks at the very push: mesh time has reached the message's instant; the lease is committed
-in a state that this epoch owns, and at least half of it is left; every ISR member has acked in this epoch within
-500 ms, so nobody has led after it (protocol case B13, `confirming`).
+payload *before* the due instant and pushes *at* it, so durability costs no lateness. Three checks at the moment of
+the push keep it safe: mesh time has reached the message's instant; the lease is committed in a state that this epoch
+owns, and at least half of it is left; every ISR member has acked in this epoch within 500 ms, so nobody has led after
+it (protocol case B13, `confirming`).
 
 Nothing here is replicated. All of it follows from the timeline, the frames of consumers and the clock, and
 a new leader begins with what the timeline shows.
@@ -309,7 +309,7 @@ class TopicDispatcher:
             if lane.act_us <= now.mono_us:
                 lane.end_leases(now, LOOK_US, RETRY_US)
         if not paused:
-            # What has come due since the push before this turn leaves with what comes due during it, in one frame.
+            # Messages that came due since the push before this turn leave in one frame with those that come due in it.
             self._left_due = self._pushed and self._pushing.is_laid_out(mesh_us // 1000)
             if not self._left_due:
                 self._pushing.push(now, mesh_us)
@@ -325,7 +325,7 @@ class TopicDispatcher:
     def push(self, now: Now, clock: MeshTime) -> bool:
         """Push what was laid out for this instant, if nothing else is to be done.
 
-        Most turns of a busy leader are nothing else. What `tick` does besides has instants of its own.
+        Most turns of a busy leader are nothing else. The other work of `tick` has instants of its own.
 
         Returns:
             Whether that was all; if not, `tick` is to be called in this turn.

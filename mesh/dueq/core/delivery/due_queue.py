@@ -4,8 +4,8 @@ A heap of integers `wait_at << 56 | key`, so order is (wait_at, log sequence, ro
 kept sorted, and a sorted list is a heap: what is due is then cut off in one piece.
 
 Deletion is lazy: the place of a message that was moved or cancelled stays in the heap until it comes up, and is then
-checked, many at a time, against the timeline's rows. Nothing is ever forgotten: what the timeline shows as
-waiting at this very instant comes out, once, and whoever takes it out puts it back or leases it.
+checked, many at a time, against the timeline's rows. Nothing is ever forgotten: a message that the timeline shows as
+waiting at that very instant comes out, once, and the caller that takes it out puts it back or leases it.
 
 A dead place could stay for a year, so the heap is made anew from the timeline when most of it must be dead: it
 holds at most two places per waiting message, and `SPARE_PLACES`. That costs less than taking the dead ones out

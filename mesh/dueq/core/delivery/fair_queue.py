@@ -1,16 +1,17 @@
 """The waiting messages of one led partition of a fair topic: groups take turns, level by level.
 
 A group `acme.reports` is a child of `acme`. Each level has a ring of children that have something ready. The child in
-front gets as many messages as its weight is; then it goes to the back. So however many messages one group has, the
-first of another waits at most for the sum of the weights of those in its ring. This is deficit round robin where
+front gets as many messages as its weight, then it goes to the back. So however many messages one group has, the first
+message of another waits for no more messages than the sum of the weights in its ring. This is deficit round robin where
 every message costs one (Shreedhar and Varghese 1996). Rings are volatile: a new leader begins anew.
 
 A child that is paused, has no slot left (`max_unacked`) or no token (`rate`) is passed over until the next round. So
-is one that waits for the disk while there are few groups. Of very many groups most have nothing in memory (see
-`core/state/fair_window.py`): what is read next follows from whose turn it is, and who waits for it keeps its turn.
+is one that waits for the disk while there are few groups. With very many groups, most have nothing in memory (see
+`core/state/fair_window.py`): the order of turns says which are read next, and a group that waits for its read keeps
+its turn.
 
-A group sleeps until its first message is due. Of a hundred thousand groups that wake together, or have no slot, one
-look takes a bounded number; the next one goes on where it ended.
+A group sleeps until its first message is due. If a hundred thousand groups wake together, or have no slot, one look
+takes a bounded number of them; the next look goes on from there.
 """
 
 from __future__ import annotations
@@ -323,7 +324,7 @@ class FairQueue:
             node = above
 
     def _settings(self, node: Node) -> GroupSettings:
-        """What is set for a group; what is its own has the usual settings, as its level has those of the group."""
+        """Return a group's settings. The group's own messages have the usual ones, as its level has the group's."""
         if not self._limited:
             return AS_CREATED
         group = self._limited.get(node.name)
@@ -515,7 +516,7 @@ class FairQueue:
         node.drawn += given
 
     def _discharge(self, leaf: Node) -> None:
-        """What the group was charged for was no message: it is its turn again, if anything of it is ready."""
+        """The group was charged for something that was no message: it is its turn again, if anything of it is ready."""
         for node in leaf.path():
             self._count(node, -1)
         node = leaf

@@ -1,8 +1,8 @@
-"""The tree of groups of a fair topic, as far as something of them is ready: each level has a ring of turns.
+"""The tree of those groups of a fair topic that have something ready: each level has a ring of turns.
 
-There may be as many groups as messages, so a node holds no more than it needs, and each step costs the same however
-many others there are: a ring is linked through its nodes. A group without groups below it is one node. Where there
-are some, what is the group's own takes turns with them.
+There may be as many groups as messages. So a node holds no more than it needs, and each step costs the same however
+many other groups there are: a ring is linked through its nodes. A group without groups below it is one node. If it has
+groups below it, its own messages take turns with them.
 """
 
 from __future__ import annotations

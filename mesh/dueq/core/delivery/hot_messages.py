@@ -1,4 +1,4 @@
-"""What a queue of waiting messages sees of the partition's state."""
+"""The partition's state, as far as a queue of waiting messages reads it."""
 
 from __future__ import annotations
 

@@ -255,8 +255,8 @@ class Lane:
     def take_due(self, mesh_ms: int, now: Now) -> Slots | None:
         """Take the leases whose push may leave by lease, time and payload.
 
-        What is due but lacks its payload is kept for the next look; what was withheld, ended or has less than
-        half of its lease left is dropped here (the timer of the lease sees to it).
+        A due lease whose payload is missing is kept for the next look. A lease that was withheld, has ended or has
+        less than half of its length left is dropped here (the timer of the lease sees to it).
         """
         self.unprepare(self.prepared.take_due(mesh_ms))
         pieces, self._late = self._late, []
@@ -442,7 +442,7 @@ class Lane:
     def drop_dead(self) -> None:
         """Make the queue anew when most of its places must be dead.
 
-        Whoever has taken messages out must have leased them or put them back.
+        A caller that has taken messages out must have leased them or put them back.
         """
         timeline = self.partition.timeline
         timeline.tell_cuts()
@@ -462,9 +462,9 @@ class Lane:
     def take_waiting(self, until_ms: int, limit: int, *, again: bool = False) -> Entries:
         """Take waiting messages out of the queue, to lease them or to put them back.
 
-        What may not be delivered is passed over, and takes nothing from what is behind it: neither credit nor the turn
-        of its group. Messages of a job that is not committed come (back) when it is; what has expired is to be ended
-        (`take_expired`).
+        A message that may not be delivered is passed over, and takes nothing from those behind it: neither credit nor
+        the turn of its group. Messages of a job that is not committed come (back) when it is; expired ones are to be
+        ended (`take_expired`).
 
         Args:
             until_ms: the latest instant, inclusive.
@@ -547,7 +547,7 @@ class Lane:
     # -------------------------------------------------------------- jobs
 
     def job_decided(self, job: Job, now: Now) -> None:
-        """What was not pushed of a cancelled job shall not be."""
+        """Return the granted leases of a cancelled job: its messages shall not be pushed."""
         if job.ended and job.leased:
             leases = self.leases
             of_job = (leases.entry["job"] == job.number) & (leases.phase == Phase.GRANTED)

@@ -1,4 +1,4 @@
-"""What records do to the leases and queues of a led partition: those that were committed, and those that soon will be.
+"""Effects of records on the leases and queues of a led partition, when a record is appended and when it is applied.
 
 LEASE applied      proposed leases are granted: pushed when their time comes, unless it is too late or too far off
 EXTEND taken       its leases do not run out while it is on its way; applied, they have their new end
@@ -161,7 +161,7 @@ class LeaseChanges:
             lane.unprepare(lane.prepared.take_all())
         slots, entries = slots[held], entries[held]
         length_us = entries["lease_ms"].astype(np.int64) * 1000
-        # What the next one asks for stands already (see `extending`), and must not be taken back meanwhile.
+        # The end that the next EXTEND asks for stands already (see `extending`), and must not be taken back meanwhile.
         before_us = np.where(lane.are_extending(keys_of(entries).tolist()), leases.act_us[slots], 0)
         leases.act_us[slots] = np.maximum(now.mono_us + length_us, before_us)
         if len(length_us):

@@ -25,7 +25,7 @@ Body = bytes | memoryview
 
 NEVER_US: Final = 1 << 61
 FEW: Final = 16
-"""So few values are faster looked at one by one than through numpy."""
+"""Up to this many values are looked at faster one by one than through numpy."""
 _CAPACITY_MIN: Final = 64
 
 

@@ -1,6 +1,6 @@
-"""What is leased next: credit is dealt to messages that are due soon, and LEASE records are proposed for them.
+"""The next leases: credit is dealt to messages that are due soon, and LEASE records are proposed for them.
 
-The payloads of what is leased are read meanwhile, as far as `LOOK_AHEAD_BYTES_MAX` allows.
+The payloads of leased messages are read meanwhile, as far as `LOOK_AHEAD_BYTES_MAX` allows.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Leasing:
         self._room_bytes = 0
 
     def begin_tick(self) -> None:
-        """What was refused in the last tick may be asked for again."""
+        """Begin a tick: a proposal that was refused in the last one may be made again."""
         self.retry_us = NEVER_US
 
     def lease(self, now: Now, mesh_ms: int, look_ahead_ms: int, *, recording: bool) -> None:
-        """Lease what is next, in the order of the topic's kind, if anything is within the look-ahead.
+        """Lease the next messages, in the order of the topic's kind, if any is within the look-ahead.
 
-        Where a record is made in any case, also if something is soon after that.
+        If a record is made in any case, messages soon after the look-ahead are reason enough.
         """
         self.is_cut = False
         self._lease_triggered(now, mesh_ms)

@@ -1,14 +1,13 @@
 """Pushes laid out before their instant: what a LEASE record grants is sorted, cut and laid out when it is applied.
 
-A push that leaves at its millisecond should cost what only that instant can say: that its leases still are what they
-were, how late it is by mesh time, who leads, and the next number of the session. Everything else is known when the
-leases are granted, some 30 to 250 ms before.
+A push that leaves at its millisecond should only cost the work that must wait for that instant: whether its leases are
+unchanged, how late it is by mesh time, who leads, and the next number of the session. Everything else is known when
+the leases are granted, some 30 to 250 ms before.
 
 Nothing here is believed at the instant. A piece leaves as it was laid out if each of its leases is granted, under the
 same token, with half of it left and its payload at hand. A cancel, a move, an expiry, a goodbye, an upload that is
-sent anew all change one of these. Where any piece that is due is not whole, all that is due goes the general way
-(`pushes`), which gives the same frames; so does a lane whose granted leases were extended, as their rows say how much
-of a lease is left.
+sent anew all change one of these. If any due piece is not whole, all due pieces go the general way (`pushes`), which
+gives the same frames. So does a lane whose granted leases were extended, as their rows say how much of a lease is left.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def lay_out(entries: Entries, uid: U32 | int, left_ms: U32 | npt.NDArray[np.int6
 
 
 class More(NamedTuple):
-    """What only some messages have: a column each, empty where all are 0."""
+    """Values that only some messages have: a column each, empty where all are 0."""
 
     rank: U16
     version: U64

@@ -1,12 +1,12 @@
 """Pulls by a name: of all that use one name, the last one goes on.
 
-The last one is the one with the largest `life`; or, where one of them says none, the one that came last. What a holder
-has is brought to whoever pulls as that holder, so an earlier one that asks again must not get what the last one works
-on. It asks again if the answer was lost that another has followed. A stream's next question is a new pull, but it has
-the stream's `life`.
+The last one is the one with the largest `life`; or, where one of them says none, the one that came last. A holder's
+messages are brought to every pull by that holder's name. So an earlier pull that asks again must not get the messages
+that the last one works on. It asks again when another pull has followed it, and the answer that said so was lost. A
+stream's next question is a new pull, but it has the stream's `life`.
 
-Lives are instants, and the clocks of two clients differ a little. So one that has ended keeps off only those that are
-clearly older than it.
+Lives are instants, and the clocks of two clients differ a little. So a pull that has ended keeps off only those that
+are clearly older than it.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ so its answer need not wait. It is over when all of that has left; what cannot l
 then on its leases belong to no session, so neither silence nor a goodbye ends them.
 
 A lost answer is repaired as for consumers: the pull is repeated with a larger `attach` and the leases that have
-arrived. What the holder has beyond these is pushed again under the same token. A pull with a name gets what an earlier
-one of that name had in the same way.
+arrived. The holder's other leases are pushed again under the same token. In the same way a pull with a name gets the
+leases of an earlier one of that name.
 
 Of all pulls of one name the last one waits on (`pull_names`). The others are told so, and told again if they ask again.
 
-A pull is never believed to wait for longer than PULL_WAIT_MS after it was last heard of. Who waits for longer repeats
-it, or lists it with others in a WAITING, which costs next to nothing.
+A pull is never believed to wait for longer than PULL_WAIT_MS after it was last heard of. A client that waits for longer
+repeats it, or lists it with others in a WAITING, which costs next to nothing.
 """
 
 from __future__ import annotations

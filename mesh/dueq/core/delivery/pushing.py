@@ -1,7 +1,7 @@
-"""What leaves at an instant: pushes as they were laid out, and where that does not hold, pushes made from the leases.
+"""Pushes of one instant: as they were laid out, or made from the leases where that no longer holds.
 
-Both ways give the same frames, in order of the sessions' numbers. Nothing leaves of a partition whose leadership is
-not confirmed: what is due there waits.
+Both ways give the same frames, in order of the sessions' numbers. A partition whose leadership is not confirmed pushes
+nothing: its due messages wait.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dueq.limits import PUSH_BYTES_MAX, PUSH_ROWS_MAX
 from dueq_codecs.messages import Push
 
 _Mine = list[tuple[Lane, Piece]]
-"""What is due for one session, and where it is leased."""
+"""The pieces that are due for one session, each with the lane that leased it."""
 
 
 class Pushing:

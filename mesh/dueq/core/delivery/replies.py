@@ -1,4 +1,4 @@
-"""What a topic's consumers are told: answers to their frames, that messages wait for credit, and that a leader moved.
+"""News for a topic's consumers: answers to their frames, that messages wait for credit, and that a leader moved.
 
 An answer keeps leases alive at their holder, however long they are. A leader that was replaced must not do that,
 because its successor ends the sessions that it does not hear of. So an answer on which leases rest waits until every
@@ -29,7 +29,7 @@ COUNT_US: Final = 50_000
 
 
 class Demand(Protocol):
-    """What waits for credit."""
+    """Due messages that wait for credit."""
 
     def has_waiting(self, now: Now) -> bool:
         """Whether due messages wait and nobody has credit for them."""

@@ -156,7 +156,7 @@ class Sessions:
     def route_lost(self, route: Route, unsent: BrokerMessage, now: Now) -> None:
         """Nothing arrives there: stop pushing, and have its consumers attach again.
 
-        What was leased to them and cannot have arrived is returned, uncounted: others need not wait for it.
+        Leases of theirs that cannot have arrived are returned, uncounted: others need not wait for those messages.
         """
         for session in self._consumers.by_id.values():
             if session.route != route:

@@ -1,7 +1,7 @@
 """Whose turn it is: what the leader keeps of a topic's order, and from which partition it leases next.
 
-What class a message is of, and what of it is in memory, is the order's (`core/state/order.py`). What is next among the
-messages that are ready is said here, per kind of topic: nothing of it is replicated.
+The order (`core/state/order.py`) says which class a message is of, and which messages of a class are in memory. This
+module says which of the ready messages is next, per kind of topic: nothing of it is replicated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dueq.core.state.window import Guide
 class WaitingQueue(Protocol):
     """The waiting messages of one led partition, as far as memory has them, in the order of their kind.
 
-    Whoever takes messages out leases them or puts them back. Places of messages that are gone may stay for a
+    A caller that takes messages out leases them or puts them back. Places of messages that are gone may stay for a
     while: they are checked against the timeline when they come up.
     """
 
@@ -89,22 +89,22 @@ class Queued(Protocol):
 
 
 class Demand(NamedTuple):
-    """What may be leased in this turn."""
+    """How much may be leased in this turn, and up to which instants."""
 
     free: int
     """Messages that consumers have credit for."""
     mesh_ms: int
-    """Now, by mesh time: what waits until then is ready."""
+    """Now, by mesh time: messages that wait until then are ready."""
     ahead_ms: int
     """The end of the look-ahead."""
     gather_ms: int
-    """What waits until then may be leased with the rest, so that a steady stream costs fewer records."""
+    """Messages that wait until then may be leased with the rest, so that a steady stream costs fewer records."""
     recording: bool
     """A record is made in any case."""
 
 
 class Picks:
-    """What was chosen in this turn.
+    """The messages chosen in this turn.
 
     Attributes:
         entries: by the partition's uid, in pieces.
@@ -251,7 +251,7 @@ class FairTurns:
     def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
         """Choose ready messages.
 
-        Of a queue that gives less than it was asked for, the groups left have no slot or token: it is not asked again.
+        If a queue gives less than it was asked for, its other groups have no slot or token: it is not asked again.
         """
         free, left = demand.free, list(lanes)
         while free > 0 and left:

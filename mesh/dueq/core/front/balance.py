@@ -4,7 +4,7 @@ A partition's replicas stand in order of preference, and the first ones of all p
 brokers. When a broker has died or was restarted, others lead in its place, and would do so for ever. After three
 restarts one broker would lead nearly everything. So once the mesh has not changed for a while, a leader gives up each
 partition that its preferred replica could lead at once. It gives up a few a second, each in a quiet moment if one
-comes soon (as Kafka's preferred leader election, `auto.leader.rebalance.enable`). The election is one like any other.
+comes soon (as Kafka's preferred leader election, `auto.leader.rebalance.enable`). The election is an ordinary one.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     first page ──► checkpoint of all that is applied ──► snapshot of the store ──► page ──► next page …
 
 The disk then holds everything, and a page is a bounded read of it in the reading thread; the loop never scans. Nothing
-is leased, moved or counted. A snapshot ends with the leadership that made it, or when no page of it was asked for
-during a while. There are few of them, since each keeps the store from freeing the space of deleted rows.
+is leased, moved or counted. A snapshot ends with the leadership that made it, or when no page of it has been asked for
+for a while. There are few of them, since each keeps the store from freeing the space of deleted rows.
 
 Jobs that are open when the checkpoint is made are hidden from all pages, even if they are committed later. So no
 other checkpoint may come between that one and the snapshot (`Checkpoints.after`).

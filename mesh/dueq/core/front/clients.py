@@ -2,8 +2,8 @@
 
 Every request passes the gate (`gate.py`) before a handler sees it, here and again at the broker that it is relayed to.
 A broker that does not lead the partition relays the frame to the leader (`Relay`), and its answer to the client. So a
-client needs to reach only one broker. A relayed frame is never relayed again; what cannot be sent to a consumer goes
-back to its leader, so that others get the messages.
+client needs to reach only one broker. A relayed frame is never relayed again. A frame that cannot be sent to a consumer
+goes back to its leader, so that others get the messages.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     "message" ──► (confirmed, if it must be current) ──► looked up ──► (meta or payload read) ──► answer
 
-Nothing is leased, moved or counted, and no snapshot is kept. What is answered is the applied state of the leader at one
-instant after the question came. Whether another leader may have gone on without this one is asked only where the
-question says so (`replication/confirming`).
+Nothing is leased, moved or counted, and no snapshot is kept. The answer is the applied state of the leader at one
+instant after the question came. The leader makes sure that no other one has gone on without it only if the question
+says so (`replication/confirming`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The status document, made a few partitions at a time.
 
-With ten thousand partitions it takes half a second, for which nothing would be delivered. So each turn makes a part
-of it, and the loop reads its input in between. Partitions that a turn does not get to are newer by a few milliseconds
-than what went before: status may be stale anyhow.
+With ten thousand partitions it takes half a second, during which nothing would be delivered. So each turn makes a part
+of it, and the loop reads its input in between. The parts of later turns are newer by a few milliseconds than those
+before: status may be stale anyhow.
 """
 
 from __future__ import annotations

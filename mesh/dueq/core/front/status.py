@@ -133,7 +133,7 @@ class Status:
         )
 
     def broker(self, now: Now) -> dict[str, Any]:
-        """What there is to say of this broker, and where the others are."""
+        """Return the status of this broker, and the addresses of the others."""
         settings = self._ctx.settings
         return {
             "broker": {
@@ -244,7 +244,7 @@ class Status:
 
 
 def _hours(led: list[Partition]) -> list[tuple[int, int]]:
-    """What waits in the partitions led here, by hour: together, so that the answer is short however many they are."""
+    """Count the messages that wait in the partitions led here, by hour, over all of them: the answer stays short."""
     totals: Counter[int] = Counter()
     for partition in led:
         totals.update(partition.contents.waiting_by_hour())

@@ -1,4 +1,4 @@
-"""Handing over leaderships that this broker should not keep: its disk, its clock or a payload has gone wrong."""
+"""Handing over leaderships that this broker should not keep because its disk, clock or a payload has gone wrong."""
 
 from __future__ import annotations
 

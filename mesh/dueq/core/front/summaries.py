@@ -1,7 +1,7 @@
 """The summary: what a page about the whole mesh needs of each topic, in so few bytes that ten thousand fit.
 
-Only the partitions that are led here are in it, topic by topic, made some at a time like the status. What says nothing
-(a topic without messages whose replicas are in sync) takes its name and one number.
+Only the partitions that are led here are in it, topic by topic, made some at a time like the status. A topic with no
+news (without messages, its replicas in sync) takes its name and one number.
 """
 
 from __future__ import annotations

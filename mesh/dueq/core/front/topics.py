@@ -102,7 +102,7 @@ class Topics:
             known = self.by_name.get(request.topic)
             if known is None or not (request.exist_ok or known.creation_id == request.creation_id.hex()):
                 return refusal
-            # Who starts while topics cannot be created still gets the one that is there, as far as is known here.
+            # A client that starts while topics cannot be created still gets the topic that exists, as known here.
             self._ctx.reply(route, Reply(request.request_id, Code.OK, document=_uids(known)))
             return None
         # Also for a topic that is known here: it may have been deleted since.
@@ -290,7 +290,7 @@ class Topics:
 
 
 def _standing(topic: Topic) -> str:
-    """What the answer to whoever changes a topic says of it."""
+    """Return the topic, as the answer to a change of it describes it."""
     settings = topic.settings
     uids = [partition.uid for partition in topic.partitions]
     return json.dumps({"version": settings.version, "update": settings.update, "partitions": uids})

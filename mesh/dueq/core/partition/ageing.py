@@ -1,10 +1,10 @@
 """Care for a partition's age, by which much is forgotten: only records move it on, each by a minute at most.
 
-Where nothing else is logged, the leader makes a record now and then, as long as something is left that has to run out:
+If nothing else is logged, the leader makes a record now and then, as long as something is left that has to run out:
 
 * a shared body that no message names, so that its bytes are deleted when its grace is over;
-* in a table that is filling up, whatever it forgets by age. What is full refuses what is new, and what is refused makes
-  no records: without others it would stay full for ever.
+* rows that go by age, in a table that is filling up. A full table refuses new rows, and a refusal makes no record:
+  without other records the table would stay full for ever.
 
 Nothing here is replicated.
 """

@@ -1,7 +1,7 @@
-"""Back-off, as the leader decides it: how long messages wait that are given back without a delay of their own.
+"""Back-off, as the leader decides it: the wait of messages that are given back without a delay of their own.
 
-Chance spreads the delays. It is derived from the message and its attempt, so nobody has to draw: the same decision
-comes out whenever it is taken again.
+Jitter spreads the delays. It is derived from the message and its attempt, not drawn: the same decision comes out
+whenever it is taken again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When one replica's timeline is written down, who waits for that, and who holds it up."""
+"""Checkpoints of one replica's timeline: when one is made, who waits for it, and who holds it up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Checkpoints:
         phase_ms = crc32(f"{ctx.settings.broker_id} {partition.uid}".encode()) % limits.CHECKPOINT_MS
         self._made_at_us = now.mono_us - phase_ms * 1000
         self._holds = 0
-        # Who waits for a later one: since which record.
+        # (sequence, callback) to call once a checkpoint contains that record.
         self._waiting: list[tuple[int, Callable[[frozenset[int], Now], None]]] = []
         self._life = 0
         self.begin(timeline)

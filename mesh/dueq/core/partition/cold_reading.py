@@ -1,5 +1,5 @@
-"""Reads of what one replica's timeline needs: entries and unique keys that are only on the disk, the index behind the
-hot window, and keys to be swept.
+"""Reads for one replica's timeline: entries and unique keys that are only on the disk, the index behind the hot
+window, and keys to be swept.
 """
 
 from __future__ import annotations

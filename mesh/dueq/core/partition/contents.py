@@ -1,4 +1,4 @@
-"""What one partition's messages and tables are, as applied at this broker: for those who only read."""
+"""One partition's messages and tables, as applied at this broker: for readers only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a partition has room for what a request would have it keep in memory: each bound has a name in `limits`."""
+"""Is there room in a partition for all that a request would have it keep in memory? Each bound is one of `limits`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def names_of(request: ChangeRequest) -> list[bytes]:
 
 
 def _of_names(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
-    """What a request would have remembered under a name: a body, groups, a job, a pass."""
+    """Refuse a request that would have too much remembered under names: a body, groups, a job, a pass."""
     uid = timeline.uid
     bodies = timeline.bodies.by_name
     new_body = request.kind == RecordKind.BODY and request.shared not in bodies
@@ -61,7 +61,7 @@ def _of_names(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
 
 
 def _of_rows(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
-    """What a request would have remembered of single messages: that they are triggered, or their new headers."""
+    """Refuse a request that would have too much remembered of single messages: triggers, or new headers."""
     uid = timeline.uid
     if request.kind == RecordKind.TRIGGER:
         count = len(timeline.triggered)

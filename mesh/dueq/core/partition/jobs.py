@@ -1,4 +1,4 @@
-"""Care for jobs: what the leader of a partition does so that each is decided, and worked off.
+"""Care for jobs: the leader of a partition sees to it that each is decided, and worked off.
 
     OPEN, at home      the time to commit is over ──► JOB abort
     OPEN, elsewhere    home's leader is asked, now and then; what it tells ──► JOB commit, abort or cancel
@@ -231,7 +231,7 @@ class Jobs:
             if self._passes.get(work.reveals) is work:
                 timeline = self._partition.timeline
                 from_ms = timeline.low_water if job.state == JobState.CANCELLED else job.until
-                # What was hidden waits for that instant exactly.
+                # Hidden messages wait for that instant exactly.
                 until_ms = job.until if work.reveals else None
                 if not work.reveals and not job.waiting:
                     work.walk = IndexWalk(self._partition.uid, 0, 0, dead=True)

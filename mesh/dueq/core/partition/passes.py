@@ -5,11 +5,11 @@
 
 Nothing here is replicated. A new leader begins the running pass anew: what is done is gone from the index, or has the
 version of its record, so nothing is done twice. Messages are found by reading the index from a checkpoint that contains
-the pass's first record: what it is about waits there, or is leased, or was changed since. One record of at most
-`PASS_ROWS_MAX` rows is under way at a time, so that consumers are served in between, and memory holds one page.
+the pass's first record: each message that it is about waits there, or is leased, or was changed since. One record of at
+most `PASS_ROWS_MAX` rows is under way at a time, so that consumers are served in between, and memory holds one page.
 
-What a consumer gives back while the pass goes on may wait behind the place that it has reached. Then it goes through
-the index once more. Messages that are leased even then are skipped, and counted.
+A message that a consumer gives back while the pass goes on may wait behind the place that the pass has reached. So the
+pass goes through the index once more. Messages that are leased even then are skipped, and counted.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Passes:
             work.last = partition.propose(record, now)
 
     def _count_leased(self, work: _Work, now: Now) -> None:
-        """What a consumer has now is left as it is."""
+        """Count the leased messages that match: they are left as they are."""
         work.reading = True
 
         def counted(entries: Entries, then: Now) -> None:

@@ -1,4 +1,4 @@
-"""Is this request about a recurrence well formed and within its limits? What can be said without any state."""
+"""Is this request about a recurrence well formed and within its limits? Everything that can be said without state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dueq_codecs.topic_settings import TopicSettings
 
 
 class Wish(NamedTuple):
-    """What is to be done to a recurrence.
+    """A client's wish about a recurrence.
 
     Attributes:
         name: of the recurrence.

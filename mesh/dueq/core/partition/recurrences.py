@@ -8,11 +8,11 @@
 A FIRE is logged seconds ahead: its message is leased and pushed like any other, at its millisecond. Nothing here is
 replicated. All of it follows from the table, and a new leader begins with what that shows.
 
-There is one heap of instants at which to look, with one entry for each recurrence that waits. Nobody goes through all
-recurrences but when a leadership begins.
+There is one heap of instants at which to look, with one entry for each recurrence that waits. All recurrences are gone
+through only when a leadership begins.
 
-One record at a time is on its way for each recurrence. So what the leader computes from the table is still true when
-the record is applied, and which messages a RECURRENCE takes back is known when it is appended.
+One record at a time is on its way for each recurrence. So a value that the leader computes from the table is still true
+when the record is applied, and the messages that a RECURRENCE takes back are known when it is appended.
 """
 
 from __future__ import annotations

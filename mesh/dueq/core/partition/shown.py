@@ -1,4 +1,4 @@
-"""What a page of browsing shows of messages that their entries only have numbers for."""
+"""Columns of a page of browsing for which entries only have numbers: groups and headers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Care for triggered messages: a new leader brings those to memory that are only on its disk.
+"""Care for triggered messages: a new leader brings those that are only on its disk to memory.
 
-Those that are triggered while it leads are in memory, and stay there (`state/residency`). Nothing here is replicated.
+Messages that are triggered while it leads are in memory, and stay there (`state/residency`). Nothing here is
+replicated.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class TriggerCare:
         """The partition is led no more."""
 
     def applied(self, record: Record, applied: Applied, now: Now) -> None:
-        """What a record triggers is in memory."""
+        """Nothing to do: the messages that a record triggers are in memory."""
 
     def tick(self, now: Now) -> bool:
         """Nothing has to be done at any time."""

@@ -1,11 +1,11 @@
-"""When a message is due that may be due at any instant of a window: the leader's choice.
+"""The leader's choice of a due instant for messages that may be due at any instant of a window.
 
 A window is cut into buckets, of a second if it has at most an hour. New messages go where the fewest wait: the level
-rises as that of water does. What waits is known by the second near the present, and by the hour beyond.
+rises as that of water does. Waiting messages are counted by the second near the present, and by the hour beyond.
 
-What was counted is kept for some seconds, and what was chosen since is added to it. So messages that are not yet
+Counts are kept for some seconds, and the choices made since are added to them. So messages that are not yet
 applied count, too. Ties are broken by a number that follows from the request: many requests of one row each, at many
-partitions, do not all take the first bucket. None of this is replicated; what was chosen is in the record.
+partitions, do not all take the first bucket. None of this is replicated; the chosen instants are in the record.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ PLANS_MAX: Final = 8
 ALIKE_MAX: Final = 8
 """Different windows of one record that are looked at; where there are more, chance spreads them."""
 KEPT_MS: Final = 10_000
-"""What was counted is counted anew after this long."""
+"""Time after which messages are counted anew."""
 
 _Loads = npt.NDArray[np.float64]
 
 
 class Waiting(Protocol):
-    """What waits in a partition, as far as it is known without reading the disk."""
+    """Counts of a partition's waiting messages, as far as they are known without reading the disk."""
 
     def forecast(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
         """Return (second as Unix ms, count) from the second of `from_ms` on; only counts above 0."""

@@ -3,9 +3,9 @@
 No payload: `place` says where the payload is. The same bytes are the value under the entry's key in `timeline/`; only
 waiting entries have a shorter form there, which the store makes (`storage/ordered/short_rows.py`).
 
-An entry has 88 bytes. What only some messages need follows in the *extension*: with a rank, a group, a version or a
-recurrence the row is *wide*, with anything else it is *full*. On the disk a row ends with its last word of 8 bytes that
-is not zero, but never before byte 88. In memory all rows of one array are of one width.
+An entry has 88 bytes. Fields that only some messages need follow in the *extension*: with a rank, a group, a version or
+a recurrence the row is *wide*, with anything else it is *full*. On the disk a row ends with its last word of 8 bytes
+that is not zero, but never before byte 88. In memory all rows of one array are of one width.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dueq_codecs.meta import Meta
 
 
 class State(IntEnum):
-    """What a message does."""
+    """The state of a message."""
 
     ABSENT = 0
     """Done, cancelled or never was: a tombstone in memory, never on disk."""

@@ -1,8 +1,8 @@
-"""The row of a unique key: which message it names, or has named until lately; that of an idempotency key: what its
-request was answered.
+"""The row of a unique key: the message that it names, or has named until lately. The row of an idempotency key: the
+answer to its request.
 
-A key is known by its hash, 16 bytes (`dueq_codecs.rules.key_hashes`). What else there is to say of the message that
-bears it, its entry says. When that message is finished, and the topic remembers keys for a while, the row says it.
+A key is known by its hash, 16 bytes (`dueq_codecs.rules.key_hashes`). The entry of the message that bears it says
+everything else. Once that message is finished, and if the topic remembers keys for a while, the row says it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Remembered(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What the first request with an idempotency key was answered."""
+    """The answer to the first request with an idempotency key."""
 
     first: int
     """Of the message; 0, 0, 0: it was a claim."""

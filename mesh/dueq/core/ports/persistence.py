@@ -288,7 +288,7 @@ class ScanIndex:
 
 
 class ClassLooked(NamedTuple):
-    """What a scan of several classes has come to in one of them."""
+    """The result of a scan of several classes, for one of them."""
 
     of: bytes
     looked_to: tuple[int, int] | None

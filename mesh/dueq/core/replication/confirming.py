@@ -1,12 +1,12 @@
-"""When a leader may act towards consumers: push, and answer so that they go on holding what they hold.
+"""When a leader may act towards consumers: push, and send answers that keep their leases alive.
 
 A leader that was paused, or cut off, may have been replaced without knowing it. Its successor's messages need not
 have reached it, and an answer to a ping says nothing about epochs. An ack does: a member that acks in this leader's
 epoch has not raised its own, so it has committed nothing in a later one.
 
     A leader acts only while every member of its maximal ISR, in its present life and with the disk that is the
-    member, has acked in this epoch within `PUSH_CONFIRM_MS`. An ack counts from when the latest frame left that it
-    echoes, and nothing that was asked before a noticed pause counts.
+    member, has acked in this epoch within `PUSH_CONFIRM_MS`. An ack counts from the instant at which the latest frame
+    that it echoes left, and no question from before a noticed pause counts.
 
 This is enough. The first successor won a compare-and-set of a node whose ISR is part of this leader's maximal ISR,
 and its epoch was durable before it committed anything. So no later epoch had committed anything when the oldest of
@@ -15,15 +15,15 @@ is no earlier than that question: no push is decided after that instant.
 
 **A linearizable read** needs more than that. It must not miss what another leader committed before the question came,
 which may be a moment ago. So the leader answers once every member has acked an append that left *after the question
-came* (`holds_since`): no later epoch had committed anything then. What it has applied by then has every change of its
-own that anybody was told of, and of the epochs before, as its barrier is applied. This is Raft's ReadIndex, without
-its wait for the commit position: nobody is told of a change before the leader has applied it.
+came* (`holds_since`): no later epoch had committed anything then. By then it has applied every change of its own epoch
+that anybody was told of, and every change of the epochs before, as its barrier is applied. This is Raft's ReadIndex,
+without its wait for the commit position: nobody is told of a change before the leader has applied it.
 
 Acks come with every commit, so a new lease is confirmed by its own LEASE record. When something waits and nothing was
 committed lately, an Append without records asks for acks (`Leading.ask`).
 
-A sole member has nobody to ask. Where another replica could have been made the only member by hand, its own
-compare-and-set of the node, after the pause, shows that it still leads.
+A sole member has nobody to ask. An operator could have made another replica the only member by hand. Then the leader's
+own compare-and-set of the node, after the pause, shows that it still leads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Becoming leader: wait one's turn, ask the other members (Raft's pre-vote, thesis §9.6), compare-and-set.
 
 A vote is no promise and is not stored: safety comes from the compare-and-set on a node whose ISR contains the
-new leader (docs/explanation/replication.md). The pre-vote only keeps those who would lose records, or who alone
-cannot hear a living leader, from trying.
+new leader (docs/explanation/replication.md). The pre-vote only keeps replicas from trying that would lose records, or
+that alone cannot hear a living leader.
 """
 
 from __future__ import annotations

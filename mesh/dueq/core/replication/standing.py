@@ -1,7 +1,7 @@
 """Whether a replica should lead: the partition's node as it is known here, votes, and standing for election.
 
 The node is read when its watch fires, and when a peer knows of a newer one. `Candidacy` is one attempt to lead; this
-decides when there is one, and what its outcome means.
+module decides when to make one, and what its outcome means.
 """
 
 from __future__ import annotations

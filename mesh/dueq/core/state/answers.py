@@ -1,6 +1,6 @@
 """The answers of past requests, packed: an object for each would weigh five times as much.
 
-Each answer is 53 bytes in one buffer, at a *slot* that stays its own until it is removed; slots are linked in
+Each answer is 53 bytes in one buffer, at a *slot* that stays its own until the answer is removed. Slots are linked in
 the order in which the answers were given. Outcomes that differ from row to row lie beside the buffer.
 """
 

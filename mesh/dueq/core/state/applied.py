@@ -1,4 +1,4 @@
-"""What applying one committed record did: the answers to its requests, and what dispatch must know."""
+"""The result of applying one committed record: the answers to its requests, and news for dispatch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_PRESENT: Final[Present] = np.empty(0, PRESENT)
 
 
 class Met(NamedTuple):
-    """What the rows of an INSERT met whose keys name messages already."""
+    """The messages that rows of an INSERT met because their keys named one already."""
 
     outcomes: U8
     """One Outcome per row; DONE: it took effect, or its request did before."""

@@ -1,4 +1,4 @@
-"""What a record changes, kind by kind: messages, or a side table, or both."""
+"""Changes by records, kind by kind: of messages, or of a side table, or of both."""
 
 from __future__ import annotations
 

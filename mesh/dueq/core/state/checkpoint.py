@@ -15,7 +15,7 @@ from dueq.core.state.window import Window
 from dueq_codecs.records import U8, U64
 
 _ON_DISK: Final = np.array([OnDisk.NOTHING, OnDisk.WAITING, OnDisk.LEASED, OnDisk.DEAD], np.uint8)
-"""What a checkpoint makes of each state."""
+"""By state: the kind of row that a checkpoint writes."""
 
 
 def write_rows(save: SaveCheckpoint, table: Table, order: Order) -> Slots:

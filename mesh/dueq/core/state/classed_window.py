@@ -1,10 +1,10 @@
 """The window of an order with classes: the first messages of each class.
 
-The window's room is shared by the classes of which more is on the disk. So a message of an early class comes into
-memory at once, however many others wait, and what is next of each class is at hand when its turn comes.
+The classes of which more is on the disk share the window's room. So a message of an early class comes into memory at
+once, however many others wait, and the next message of each class is at hand when its turn comes.
 
-Classes are numbers, perhaps far apart. Each that has a message in memory, or an end, has a place in columns. There may
-be a hundred thousand of them, so what is read or let go is many classes at a time.
+Classes are numbers, perhaps far apart. Each class that has a message in memory, or an end, has a place in columns.
+There may be a hundred thousand of them, so many classes are read or let go at a time.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""Reads of entries that are only on disk, and what must stay in memory meanwhile.
+"""Reads of entries that are only on disk, and the rows that must stay in memory meanwhile.
 
 A record that names messages is *held* from the moment it is in the log: the rows that it names are pinned, so
-what is found in memory, or brought in, is there when the record is applied. A key that is not in memory gets
-a placeholder, so that it can be pinned as well: its INSERT may be a record further up in the log that is not
-applied yet, in which case the disk's answer "absent" says nothing, and the INSERT fills the placeholder.
+a row found in memory, or brought in, is there when the record is applied. A key that is not in memory gets
+a placeholder, so that it can be pinned as well. Its INSERT may be a record further up in the log that is not
+applied yet. Then the disk's answer "absent" says nothing, and the INSERT fills the placeholder.
 
 A read asks for (first, key): with another `first` the same key may be answered "absent" and yet exist. So
 absence is known per pair, and only for the records that waited for the answer.
 
-A read is answered some time after it was asked, from a disk that may have moved on. *Whatever is in memory
-wins* is right only if memory does not forget, while an older read is under way, what a checkpoint changed:
-hence `settled`.
+A read is answered some time after it was asked, from a disk that may have moved on. The rule *memory wins* is right
+only if memory keeps the rows that a checkpoint changed for as long as an older read is under way: hence `settled`.
 """
 
 from __future__ import annotations

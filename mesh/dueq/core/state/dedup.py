@@ -3,14 +3,14 @@
 Per client the answers to its last 256 requests, by sequence, in the order in which they were applied. An
 answer leaves when 256 later sequences are there, when the partition has aged by 15 minutes since, or when
 all answers together are too large (oldest first). A client's *floor* is the largest sequence whose answer has
-left: below it nobody knows, so such a request is answered OUTCOME_UNKNOWN and never done again. A client that
-has no answer left is forgotten 15 minutes after its last one.
+left. Nobody knows the outcomes up to there, so such a request is answered OUTCOME_UNKNOWN and never done again. A
+client that has no answer left is forgotten 15 minutes after its last one.
 
-A partition's *age* is what its records' stamps have grown by, of which no record counts for more than a minute: the
+A partition's *age* is the growth of its records' stamps, and no record counts for more than a minute of it: the
 stamps of two leaders may differ by as much as their clocks, and a request must not be done again for that.
 
-Only the log decides: no clock and no iteration order but that of the log, so replicas agree, restarted ones
-too. The mark of a client's floor is stored under the floor's own sequence, where an answer was before.
+Only the log decides: no clock and no iteration order but that of the log. So replicas agree, restarted ones too. The
+mark of a client's floor is stored under the floor's own sequence, where an answer was before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The order of a fair topic: groups take turns; inside a group it is that of a priority topic.
 
-A class is a rank of a group. Whose turn it is among the groups is the leader's, and volatile
+A class is a rank of a group. The leader decides whose turn it is among the groups, and that is volatile
 (`core/delivery/fair_queue.py`): here classes are only told apart.
 """
 

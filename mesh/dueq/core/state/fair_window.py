@@ -1,8 +1,8 @@
-"""The window of a fair topic: of very many groups memory holds the first messages of those whose turn is near.
+"""The window of a fair topic: with very many groups, it holds the first messages of those whose turn is near.
 
 While there are few classes, each has its share, as in a priority topic. When there are *too many*, a class may have
-nothing in memory: its end lies before its first message then, and says when that is ready. What is read next, and what
-is let go last, follows from whose turn it is (`window.Guide`); without a guide nothing is read ahead.
+nothing in memory: its end lies before its first message then, and says when that is ready. The order of turns
+(`window.Guide`) says which messages are read next and which are let go last; without a guide nothing is read ahead.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The keys of one INSERT that nobody bore before, as one: the usual case, and ten times cheaper than key by key.
+"""The keys of one INSERT that nobody bore before, kept as one: the usual case, ten times cheaper than key by key.
 
     in the log ──► they are held: nobody bears them, and the disk has none of them
     applied    ──► its messages bear them; their rows go to the disk with the next checkpoint
     saved      ──► they leave memory
 
-`Names.known` has the batch itself as the value of each of its keys. Whatever happens to one key by itself puts a value
-of its own in the place of the batch, which is *touched* from then on and looked through key by key.
+`Names.known` has the batch itself as the value of each of its keys. When something happens to one key by itself, a
+value of its own takes the place of the batch. From then on the batch is *touched*, and looked through key by key.
 """
 
 from __future__ import annotations

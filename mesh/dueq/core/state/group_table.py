@@ -1,7 +1,7 @@
 """The groups of one partition of a fair topic: the number of each name, and what is set for it.
 
-Entries carry the number of their group. A group gets it with its first message, or when something is set for it; it is
-forgotten when it has neither messages nor settings, and no number is used again. Everything happens inside
+Entries carry the number of their group. A group gets its number with its first message, or when something is set for
+it. It is forgotten when it has neither messages nor settings, and no number is used again. Everything happens inside
 `apply`: a function of the log.
 """
 

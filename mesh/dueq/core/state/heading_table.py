@@ -1,6 +1,6 @@
-"""Headers that a NACK has put in place of what a producer has said of a message, in one partition.
+"""Headers that a NACK has put in place of a producer's headers, in one partition.
 
-The producer's headers lie before the payload, and stay there. These here are JSON, in memory, and bounded: the leader
+The producer's headers lie before the payload, and stay there. The new ones are JSON, in memory, and bounded: the leader
 takes no NACK that brings more (`limits.HEADINGS_BYTES_MAX`). They go with their message. Everything happens inside
 `apply`: a function of the log.
 """

@@ -6,12 +6,13 @@
      │                └────────────────────────► ABORTED         CANCELLED
      └ INSERT of a job that is not hidden (until = 0) ───► COMMITTED
 
-One partition of the topic, the job's *home*, decides; it alone looks at the instant of a commit. What the others are
-told is what home has decided, so they take it as it comes. Everything here happens inside `apply`: a function of
+One partition of the topic, the job's *home*, decides; it alone looks at the instant of a commit. The other partitions
+are told its decision, and take it as it comes. Everything here happens inside `apply`: a function of
 the log. The entries of messages carry a job's number in this partition; numbers are never used again.
 
 A job is forgotten a week after its last record and a week after `until`, and never while messages of it are left.
-When the first of these is over it is looked at, and then once a day: so nobody goes through all jobs at every record.
+It is first looked at when the partition has aged by a week since that record, and then once a day. So no record goes
+through all jobs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which requests of a record take effect, and what each of them is answered.
+"""Which requests of a record take effect, and the answer that each of them gets.
 
 A request takes effect once: one that is remembered gets the answer that it got then.
 """

@@ -1,8 +1,8 @@
-"""Says of most keys that the disk does not have them, so that nobody has to ask it: Bloom filters, each four times the
-last one.
+"""Says of most keys that the disk does not have them, so that the disk need not be asked: Bloom filters, each four
+times the size of the last one.
 
-A key sets four bits in each of two words of 64. One that was added is always said to be there, perhaps; of the others
-one in ten thousand is, too, for each full filter. Nothing is taken out.
+A key sets four bits in each of two words of 64. For a key that was added the answer is always "perhaps". It is also
+"perhaps" for one in ten thousand of the other keys, for each full filter. Nothing is taken out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""INSERTs with unique keys or idempotency keys: which rows take effect, and what is answered to the others.
+"""INSERTs with unique keys or idempotency keys: which rows take effect, and which answers the others get.
 
     the key names        refuse     keep     replace
     nothing              inserted   inserted inserted
@@ -9,7 +9,7 @@
     a waiting one of an ended job   inserted, and the message is finished
 
 With `retry` a message of the same due instant, size and CRC is the row's own: KEPT. Rows of one record take effect one
-after the other, whichever requests they belong to.
+after the other, no matter to which requests they belong.
 
 An idempotency key comes first. If a request with it was answered in the last `ONCE_MS`, the row gets that answer again
 (KEPT), or has another digest (DIFFERS). Otherwise the row's own answer is kept, unless it is a refusal.
@@ -55,7 +55,7 @@ class _Bearer(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """What becomes of the rows of an INSERT."""
+    """The decision about the rows of an INSERT."""
 
     chosen: Slots | None
     """Rows that are inserted; None: all."""
@@ -66,7 +66,7 @@ class Decided(NamedTuple):
 
 
 class Deciding(Protocol):
-    """What `decide` looks at."""
+    """The state that `decide` reads."""
 
     table: Table
     names: Names

@@ -1,4 +1,4 @@
-"""The live messages of one partition, and what the rows of a record do to them.
+"""The live messages of one partition, and the changes that the rows of a record make to them.
 
     state    record              becomes
     -        INSERT              WAITING at max(due, stamp)
@@ -19,13 +19,13 @@
     DEAD     REDRIVE             WAITING at max(due, stamp), as if it had never been tried
     WAITING  REVEAL              WAITING at max(due, stamp), if it was hidden until its job, now committed, was decided
 
-What is of a job that is open waits until the job's `until` at the earliest and is not leased. What is of a job that
-was aborted or cancelled is finished where it would begin to wait or would be leased, and is not moved.
+A message of an open job waits until the job's `until` at the earliest and is not leased. A message of an aborted or
+cancelled job is not moved, and is finished when it would begin to wait or would be leased.
 
-A message with a unique key bears it while it waits or is leased (`names`, `keyed`). A REDRIVE of one whose key another
-message has got meanwhile is left undone.
+A message with a unique key bears it while it waits or is leased (`names`, `keyed`). A REDRIVE of a message whose key
+another one has got meanwhile is left undone.
 
-Rows that name one message twice take effect one after the other: they are worked off in rounds of distinct
+If several rows name one message, they take effect one after the other: rows are worked off in rounds of distinct
 messages, so that each round is a batch.
 """
 
@@ -82,7 +82,7 @@ LEASE_MAX_U32 = (1 << 32) - 1
 
 
 class LiveMessages(Steps):
-    """What records do to messages. Everything here happens inside `apply`."""
+    """The live messages, and the changes that records make to them. Everything here happens inside `apply`."""
 
     def __init__(
         self, table: Table, window: Window, tables: SideTables, names: Names, scheduled: int, dead: int

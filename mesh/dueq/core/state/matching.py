@@ -1,7 +1,7 @@
-"""Which messages a pass is about: its filter, and what has not been changed since it was asked for.
+"""Which messages a pass is about: those that match its filter and have not been changed since it was asked for.
 
 A filter is a small JSON document: `{"state": "waiting"}`, with a "job" (its key in hex), a "key_prefix", a "group" and
-"due_from", "due_until" (Unix ms) where they matter. All of it but the state stays as it is until a message is changed.
+"due_from", "due_until" (Unix ms) where they matter. All but the state of a message stays the same until it is changed.
 So the leader chooses rows by the whole filter, and apply looks at state and version only.
 """
 

@@ -4,11 +4,12 @@
     it is the next    ──► prepare: the entries of those that bear them by now are pinned, and read if they are cold
     applied           ──► let go
 
-A key is pinned beneath INSERTs that are not yet applied, so which message bears it is known only when the record is the
-next one. The entries that come with the keys, of one state of the disk, are nearly always those; `prepare` sees to the
-rest.
+A key is pinned while older INSERTs are not yet applied. So the message that bears it is known only when the record is
+the next one. The entries that come with the keys, read from one state of the disk, are nearly always the right ones;
+`prepare` sees to the rest.
 
-A REDRIVE names messages, whose entries say which keys they want back: those are read when it is the next record.
+A REDRIVE names messages, and their entries say which keys they want back. These keys are read when the REDRIVE is the
+next record.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """The unique keys of one partition, in memory: those that have changed, and those that records in the log name.
 
-All keys lie on the disk, by their hashes. What is in memory is right; what a read brings is only taken for keys that
-are not. A changed row stays until the checkpoint that writes it is durable and every older read has been answered
-(`ColdReads.settled`), a pinned one until it is pinned no more. So memory stays small, however many keys there are.
+All keys lie on the disk, by their hashes. A row in memory is right; a row that a read brings is only taken for a key
+that is not in memory. A changed row stays until the checkpoint that writes it is durable and every older read has been
+answered (`ColdReads.settled`), a pinned one until it is pinned no more. So memory stays small, however many keys there
+are.
 
-A filter says of most new keys that the disk does not have them, so it is not asked (`key_filter`). If the disk had keys
-when the replica was opened, they are read into the filter piece by piece, in the order of their hashes, while INSERTs
-ask for keys of which it cannot say that yet.
+A filter says of most new keys that the disk does not have them, so the disk is not asked (`key_filter`). If the disk
+had keys when the replica was opened, they are read into the filter piece by piece, in the order of their hashes, while
+INSERTs ask for keys of which it cannot say that yet.
 
 Keys of one INSERT that nobody bore before are kept as one (`fresh_names`).
 
-A live message's end needs no read: it bore its key, so its row is known without looking.
+The end of a live message needs no read: it bore its key, so its row is known without looking.
 
 Idempotency keys lie among them, by hashes that no unique key has. Their rows hold for `ONCE_MS`, whatever becomes of
 the messages.
@@ -53,7 +54,7 @@ _NEVER: Final = 1 << 64
 
 
 class ChangedRows(NamedTuple):
-    """What a checkpoint writes."""
+    """Rows that a checkpoint writes."""
 
     names: list[tuple[bytes, bytes | None]]
     """Rows of keys by their hashes."""
@@ -147,7 +148,7 @@ class Names:
     def hashes_read(self, hashes: bytes, ended: bool) -> None:
         """Take the next keys of the disk into the filter.
 
-        What checkpoints have written since, the filter has already.
+        The filter already has the keys that checkpoints have written since.
         """
         self._looking = self._look_wanted = False
         if self._stored is None:

@@ -1,16 +1,17 @@
-"""The order of a topic's messages: which classes there are, and how a class is called on the disk.
+"""The order of a topic's messages: which classes there are, and the bytes of a class on the disk.
 
 There is one index: `class, wait_at, key`. Classes are looked at in the kind's order, and the first one whose head is
-ready (waits until now or sooner) gives the next message. So nothing moves because time passes, and being
-ready is no replicated state.
+ready (waits until now or sooner) gives the next message. So no entry moves because time passes, and readiness is no
+replicated state.
 
     kind        class               what is next
     timeline    there is only one   its head
     priority    the rank            the head of the smallest rank whose head is ready
     fair        group and rank      that of the group whose turn it is: the head of its smallest rank that is ready
 
-A kind says here what is a function of the log: which class a message is of, and which of them are in memory
-(`Window`). Whose turn it is among messages that are ready is the leader's, and volatile: `core/delivery/turns.py`.
+A kind decides here what is a function of the log: which class a message is of, and which messages are in memory
+(`Window`). The leader decides whose turn it is among the ready messages, and that is volatile:
+`core/delivery/turns.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dueq_codecs.records import U64
 
 
 class Order(Protocol):
-    """What a kind of topic says of its messages' order.
+    """The order of a topic's messages, by the topic's kind.
 
     Attributes:
         kind: as the topic names it.

@@ -3,10 +3,10 @@
     PASS cancel, shift, … ──► RUNNING ──CANCEL, MOVE, CHANGE … (by the leader, with its name)──► PASS end ──► ENDED
                                  └─────────────────────── PASS stop ───────────────────────────► STOPPED
 
-A pass is about the messages that were inserted before its first record and have not been changed since. Apply looks at
-that again for each row, so nothing is shifted or cancelled that somebody has changed meanwhile, whoever leads. What the
-pass itself has changed has the version of its record, so nothing is shifted twice. What matched and was left as it is
-was skipped: the leader counts it, by reasons, when the pass ends.
+A pass is about the messages that were inserted before its first record and have not been changed since. Apply checks
+that again for each row. So no message is shifted or cancelled that somebody has changed meanwhile, whoever leads. A
+message that the pass itself has changed has the version of its record, so none is shifted twice. A message that matched
+and was left as it is was skipped: the leader counts these, by reason, when the pass ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BEGINNING: Final[dict[str, tuple[str, ...]]] = {
     "change": ("rank",),
     "redrive": ("spread_ms",),
 }
-"""What can be done to messages, and what else the document says of it."""
+"""Each action on messages, and the further fields of its document."""
 _BOUNDS: Final = {
     "by_ms": (-DUE_MS_MAX, DUE_MS_MAX), "to_ms": (0, DUE_MS_MAX), "spread_ms": (0, DELAY_MS_MAX), "rank": (0, RANK_MAX),
 }  # fmt: skip

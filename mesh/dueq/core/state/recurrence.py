@@ -92,7 +92,7 @@ class Recurrence:
 
     @property
     def weight(self) -> int:
-        """What it weighs against the partition's limit."""
+        """Its share of the partition's limit, bytes."""
         return len(self.name) + len(self.document) + len(self.payload)
 
     def come(self, stamp: int) -> None:

@@ -1,4 +1,4 @@
-"""The recurrences of one partition: what they say, which tick each waits for, and what of it is on its way.
+"""The recurrences of one partition: their terms, the tick that each waits for, and its messages on their way.
 
              RECURRENCE create              FIRE (tick → following)
   (no name) ───────────────► waits for a tick ◄────────────────────┐
@@ -6,14 +6,14 @@
      │ delete         pause ▼  │  resume       with a message, or skipped without one
      └──────────────── paused ─┘  update: waits for a tick of its new terms
 
-The leader computes instants and writes them into the records (`partition/recurrences`). Here nothing is computed but
-what follows from the log alone, as replicas may have different rules for time zones.
+The leader computes instants and writes them into the records (`partition/recurrences`). This module computes only what
+follows from the log alone, as replicas may have different rules for time zones.
 
 One message per tick: a FIRE takes effect only if its tick is the one waited for, and brings a message only if the tick
 is after the last one that has a message. Both hold whatever leaders propose, in whatever order.
 
-Some messages are fired ahead of their instants. A record that pauses, changes or deletes a recurrence names them, takes
-back those that no consumer has been pushed, and their ticks count as never fired.
+Some messages are fired ahead of their instants. A record that pauses, changes or deletes a recurrence names them, and
+takes back those that were pushed to no consumer: their ticks count as never fired.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Which rows are in memory: what records in the log need, what the hot window asks for, and what may go.
+"""Which rows are in memory: those that records in the log need, those of the hot window, and when rows may go.
 
 Three rules keep disk and memory apart:
 
-* A row that is in memory is right; what a read or a scan brings is only taken for keys that are not.
+* A row in memory is right; a row that a read or a scan brings is only taken for a key that is not in memory.
 * A row that is on disk in an outdated form stays in memory (as a tombstone, if its message ended) until the
   checkpoint that mends it is durable *and* every read that may have seen the older disk has been answered.
-* What a record in the log names stays in memory until the record is applied or cut off.
+* A row that a record in the log names stays in memory until the record is applied or cut off.
 
-What belongs to a job that is not committed is no part of the window (see `window`): it goes when there is much of it.
+Messages of a job that is not committed are no part of the window (see `window`): they go when there are many of them.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Residency:
     def cold(self, record: Record) -> ColdIds | None:
         """Hold a record: pin what it names; return the ids to read from the disk before it can be applied.
 
-        To be called once for every record, in order, as soon as it is in the log. What is returned must be
+        To be called once for every record, in order, as soon as it is in the log. The ids returned must be
         read (ReadEntries) and answered with `entries_read`.
         """
         if record.kind not in NAMES_WAITING or not record.rows:
@@ -272,7 +272,7 @@ class Residency:
 
     @property
     def _half(self) -> int:
-        """What a window shrinks to, and what it has before it grows: else it would do both in turn, without end."""
+        """Rows to which a window shrinks, and below which it grows: else it would do both in turn, without end."""
         return max(self.hot_rows_max // 2, 1)
 
     def wants_scan(self) -> ScanWanted | None:

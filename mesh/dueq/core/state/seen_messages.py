@@ -1,4 +1,4 @@
-"""What the records of side tables see of the messages, and do to them (see `side_table.Messages`)."""
+"""The messages, as records of side tables see and change them (see `side_table.Messages`)."""
 
 from __future__ import annotations
 

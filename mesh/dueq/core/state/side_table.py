@@ -1,4 +1,4 @@
-"""What a side table of a partition is, to everybody who holds one (see `side_tables` for which there are)."""
+"""The interface of a partition's side tables (`side_tables` lists them)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dueq_codecs.records import U8, Record
 
 
 class SideTable(Protocol):
-    """What every side table does."""
+    """One side table."""
 
     def recover(self, rows: list[TableRow]) -> None:
         """Begin with what the last checkpoint left, in any order; called once, before anything else.
@@ -42,7 +42,7 @@ class SideTable(Protocol):
 
 
 class Messages(Protocol):
-    """What a record of a side table may do to the partition's messages."""
+    """The partition's messages, as far as a record of a side table may read and change them."""
 
     @property
     def waiting(self) -> int:

@@ -4,8 +4,7 @@ A side table is a module of its own, with its rules and the packing of its rows.
 store all are alike: they expire, change and recover together, under the partition's uid and the table's tag, which
 is said here and nowhere else. Everything happens inside `apply`: a function of the log alone.
 
-What the leader of a partition has to do about a table (propose records, ask other partitions) is not here:
-see `core/partition/care.py`.
+The leader's work for a table (proposing records, asking other partitions) is not here: see `core/partition/care.py`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Small records, row by row: what `live` does to many rows at once, for up to four of them.
+"""Small records, row by row: the changes that `live` makes to many rows at once, for up to four rows.
 
 A numpy call costs as much for one row as for fifty, and a record of one row takes some sixty of them. Here a row is
 unpacked into a list, changed as Python changes things, and packed again. At a few thousand messages a second most
 records have one row, so this is what a broker mostly does; the rules are those of `live`, and a test holds the two
 together: the same histories, each applied by both.
 
-What is out of the ordinary (jobs, groups, triggered messages, recurrences, unique keys, dead messages, uploads, several
-payload blocks, a message named twice, or one that is not in memory) is left to `live`: `apply` says so before it has
-changed anything.
+Unusual cases (jobs, groups, triggered messages, recurrences, unique keys, dead messages, uploads, several payload
+blocks, a message named twice, or one that is not in memory) are left to `live`: `apply` says so before it has changed
+anything.
 """
 
 from __future__ import annotations
@@ -356,7 +356,7 @@ class SmallRecords:
         if self._disk[slot] != OnDisk.NOTHING:
             self._mark(slot)
             return
-        # What the disk never had needs no delete; it stays only if a record further up names it.
+        # A row that the disk never had needs no delete; it stays only if a record further up names it.
         self._table.dirty_count -= self._dirty[slot]
         self._dirty[slot] = False
         if not self._pins[slot]:

@@ -1,5 +1,5 @@
-"""The steps of a message's life, with what has to be counted and noted at each: begin or stop to wait, to be leased or
-to be dead, and end. Which record takes which steps is told in `live`.
+"""The steps of a message's life, with the counts and notes of each: begin or stop to wait, to be leased or to be dead,
+and end. `live` says which record takes which steps.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Steps:
             table.free(slots, rows)
             return
         keep = slots[~forget]
-        # What the disk never had needs no delete; it stays only because a record further up names it.
+        # A row that the disk never had needs no delete; it stays only because a record further up names it.
         table.unmark(keep)
         table.mark(keep[table.disk[keep] != OnDisk.NOTHING])
         table.free(slots[forget])

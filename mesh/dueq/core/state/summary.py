@@ -9,7 +9,7 @@ from dueq.errors import UnknownVersion
 
 _SUMMARY = struct.Struct("<BQQQQQ")
 _SUMMARY_VERSION = 3
-"""What a partition of level 1 has: a build that knows no levels reads it."""
+"""The version for a partition of level 1: a build that knows no levels can read it."""
 _WITH_LEVEL = struct.Struct("<BQQQQQHQQ")
 _WITH_LEVEL_VERSION = 4
 

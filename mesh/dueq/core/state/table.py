@@ -1,8 +1,8 @@
 """The entries in memory: one structured array, a free list, and an index by key.
 
 A row's number is its *slot*. Slot 0 belongs to nobody and is always ABSENT, so a lookup that finds nothing
-can still be gathered with all the others. Beside the entries lie columns that never leave memory: what the
-disk holds for the row, and what forbids to forget it.
+can still be gathered with all the others. Beside the entries lie columns that never leave memory: the disk's
+state of the row, and the reasons not to forget it.
 
 All batch work is by fancy indexing. The table is as wide as its widest row so far (see `entry_rows`).
 """

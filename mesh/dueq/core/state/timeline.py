@@ -1,4 +1,4 @@
-"""The replicated state of one partition: what its log, applied record by record, comes to.
+"""The replicated state of one partition: the result of applying its log, record by record.
 
     record in the log ──► cold(record) ──ids to read──► (store) ──► entries_read(…)
                                                                         │
@@ -8,11 +8,11 @@
                           wants_scan() ──► (store) ──► scanned(…)
 
 Apply is deterministic: it knows the record, the state and nothing else. It never touches the disk and never
-waits, so everything that a record names must be in memory first, which `cold` and `ready` see to.
+waits, so everything that a record names must be in memory first: `cold` and `ready` see to that.
 
-In memory are: every entry that changed since its last checkpoint, every lease, and the waiting entries inside
-the *hot window* (see `residency`). What the disk holds is the state after the last checkpoint, exactly, and
-recovery is that, then replay: an index on disk that is ahead of it would make replay answer differently.
+Memory holds every entry that changed since its last checkpoint, every lease, and the waiting entries inside the *hot
+window* (see `residency`). The disk holds exactly the state after the last checkpoint. Recovery reads that state, then
+replays the log: an index on the disk that is ahead of the checkpoint would make replay answer differently.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Timeline:
 
     @property
     def passes(self) -> PassTable:
-        """What is known of passes; for reading only."""
+        """The passes; for reading only."""
         return self._tables.passes
 
     @property
@@ -320,7 +320,7 @@ class Timeline:
         """Hold a record: pin what it names; return the ids to read from the disk before it can be applied.
 
         To be called once for every record, in order, as soon as it is in the log (again for the tail after a
-        start). What is returned must be read (ReadEntries) and answered with `entries_read`.
+        start). The ids returned must be read (ReadEntries) and answered with `entries_read`.
 
         Raises:
             InvariantViolated: a LEASE without the column `first` names a message that is not in memory.
@@ -351,9 +351,9 @@ class Timeline:
         self.name_holds.unpin(record)
 
     def cold_keys(self, record: Record) -> NamesWanted | None:
-        """Do what `cold` does for the unique keys that an INSERT brings: return what to read of them.
+        """Do the work of `cold` for the unique keys that an INSERT brings; return the keys to read.
 
-        What is returned must be read (ReadNames) and answered with `names_read`.
+        The keys returned must be read (ReadNames) and answered with `names_read`.
         """
         return self.name_holds.cold(record)
 
@@ -401,7 +401,7 @@ class Timeline:
     def hold(self, ids: ColdIds) -> tuple[Hold, ColdIds | None]:
         """Pin messages by their ids to look at them; return what to read from the disk before `held_rows`.
 
-        What is returned must be read (ReadEntries) and answered with `entries_read`. The hold must be released.
+        The ids returned must be read (ReadEntries) and answered with `entries_read`. The hold must be released.
         """
         return self._residency.hold(ids)
 

@@ -1,9 +1,9 @@
-"""The hot window: how far ahead every waiting entry that may be delivered is in memory.
+"""The hot window: the instant up to which every waiting entry that may be delivered is in memory.
 
 Messages of a job that is open, or being withdrawn, may not be delivered for now, perhaps for hours after their
-instant: as long as the home of the job is away. They do not count, so that what waits behind them comes into the
-window; and when they are many, or only on disk, they are *left out*: memory may be without them. The window goes
-back to the job's `until` when it is committed, and what was left out is read like anything else.
+instant: as long as the home of the job is away. They do not count, so that the messages behind them come into the
+window. When they are many, or only on disk, they are *left out*: memory may be without them. When the job is committed,
+the window goes back to the job's `until`, and the messages left out are read like any others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Cut = tuple[int, int, int]
 
 
 class Wanted(NamedTuple):
-    """What should be read from the disk."""
+    """A wish to read from the disk."""
 
     spots: list[tuple[int, Position]]
     """Classes, ascending, each with the position behind which to read."""
@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """What was read of a class."""
+    """How far a class was read."""
 
     of: int
     looked_to: Position | None
@@ -65,7 +65,7 @@ class Guide(Protocol):
 
     @property
     def until_ms(self) -> int:
-        """What waits until then is ready."""
+        """Messages that wait until then are ready."""
         ...
 
     @property

@@ -9,8 +9,8 @@ With the medians of the lowest and of the highest values
                 own clock + the median lowest    where a majority proves that it is ahead
 
 So while a majority is right, a clock that is proved wrong makes nothing early, and a right one is never set back. A
-clock may be ahead unproved by no more than a round trip. Of an even number the lower one of the two middle values is
-the median: of two clocks it cannot be known which is right, and a late message does less harm than an early one. A
+clock may be ahead unproved by no more than a round trip. The median of an even number of values is the lower one of the
+two in the middle: nobody knows which of two clocks is right, and a late message does less harm than an early one. A
 clock that is behind is left alone.
 
 An offset is kept as *peer's wall clock minus own monotonic clock*, so when the own wall clock is slewed or
@@ -85,7 +85,7 @@ class _Peer:
         """Drop old measurements, and choose the best: the smallest sum of half a round trip and of the possible drift
         since.
 
-        Of a registered broker the last measurement stays (`least`). While the broker is out of reach, an old
+        The last measurement of a registered broker stays (`least`). While the broker is out of reach, an old
         measurement is better than none: without it a clock that is ahead could pass for the mesh's.
         """
         latest = mono_us // SLOT_US
