@@ -1,8 +1,8 @@
 """The kinds of stores, and how one is found by its name.
 
-Kinds of other packages are entry points of the group `dueq.stores`: the name is what the setting `store` says, the
-object a `StoreKind`. A folder belongs to one kind. Other kinds than LevelDB's leave their name in a file of it; a
-folder of LevelDB's has none, as there were such folders before there were kinds.
+Kinds of other packages are entry points of the group `dueq.stores`: the name is the value of the setting `store`, and
+the object is a `StoreKind`. A folder belongs to one kind. Kinds other than LevelDB's leave their name in a file of the
+folder. A folder of LevelDB's has no such file, as there were such folders before there were kinds.
 """
 
 from __future__ import annotations

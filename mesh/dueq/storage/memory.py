@@ -1,7 +1,7 @@
 """A store in memory: nothing survives the process.
 
-Each start begins a new store with a new identity. To the mesh that is a stranger under an old name: it leads nothing,
-counts for nothing, and catches up from the other replicas. Where no replica is left, the messages are gone.
+Each start begins a new store with a new identity. To the mesh the broker is a stranger under an old name: it leads
+nothing, counts for nothing, and catches up from the other replicas. If no other replica is left, the messages are gone.
 """
 
 from __future__ import annotations

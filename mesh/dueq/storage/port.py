@@ -1,15 +1,14 @@
-"""The port of a store: what a broker asks of whatever keeps its partitions.
+"""The port of a store: a broker's demands on the keeper of its partitions.
 
 The words are those of `dueq.core.ports.persistence`: writes, reads and their answers. How a store keeps them is its own
 business: it needs no ordered keys and no snapshots of a database, only the promises below.
 
-**Commits.** The writes of one `commit` take effect in order. When it returns, they are durable, where the store is.
-After a crash the store holds all commits that have returned, and of the one that was under way some of its writes; of
-these, what one partition's log names is there as a whole (a record is held with its payloads or not at all), and a
-checkpoint is there as a whole or not at all.
+**Commits.** The writes of one `commit` take effect in order. When it returns, they are durable, if the store is.
+After a crash the store holds all commits that have returned, and some writes of the commit that was under way. Of the
+latter, a record is there with its payloads or not at all, and a checkpoint is there as a whole or not at all.
 
-**Reads** show the state after some commit, one that returned before the read was asked for or a later one. `ReadPage`
-and `ReadSnapshot` go on at the state that their first read has opened.
+**Reads** show the state after some commit: one that returned before the read was asked for, or a later one. `ReadPage`
+and `ReadSnapshot` continue on the state that their first read has opened.
 
 **Snapshots** travel between brokers whose stores may be of different kinds, so their bytes are the wire's: the rows of
 `dueq.storage.ordered.rows`, with the keys of `dueq.storage.ordered.layout` and waiting entries as `short_rows` there
@@ -30,7 +29,7 @@ from dueq.core.ports.persistence import RecoveredPartition, StoreRead, StoreRead
 class StoreFailed(Exception):
     """The machine refuses: a write or sync failed, or the store cannot be opened for want of space or files.
 
-    What is stored is unknown until the store is opened again; it is not known to be damaged.
+    Its content is unknown until the store is opened again; it is not known to be damaged.
     """
 
 

@@ -1,7 +1,7 @@
 """A folder that cannot be trusted is put aside: both databases are renamed, together or not at all.
 
-Two renames are two steps, and a crash may come in between: then one database would be begun anew beside the other's old
-state. So a file says first which number is being given out, and the next start goes on from there.
+Two renames are two steps, and after a crash in between one database would be begun anew beside the other's old state.
+So a file first says which number is being given out, and the next start goes on from there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The number of the format that a store is written in: what this build writes, and what it can bring to that.
+"""The number of the format that a store is written in: the one that this build writes, and those it can upgrade.
 
 The number covers keys and the layouts of values. It stands in `timeline/`, under a key that no format changes; so do
 the other rows of uid 0, which say whose store it is.
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """What a build can open.
+    """The formats that a build can open.
 
     Attributes:
         newest: what it writes.

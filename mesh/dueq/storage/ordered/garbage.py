@@ -1,9 +1,9 @@
 """Payloads of messages that have ended: counted by block, listed when the last of a block ends, and deleted later.
 
-A payload goes when the log no longer holds its record, since a follower may still have to be sent it. So there are two
-occasions: the log was trimmed, or a checkpoint has listed payloads of records that were trimmed before. A sweep follows
-the commit of either, in the same call. It deletes payload and listing in one commit, whose payload batch is synced
-first: a crash in between repeats the deletion.
+A payload goes only when the log no longer holds its record: until then a follower may have to be sent it. So there are
+two occasions: the log was trimmed, or a checkpoint has listed payloads of records that were trimmed before. A sweep
+follows the commit of either, in the same call. It deletes payload and listing in one commit, whose payload batch is
+synced first: after a crash in between the deletion is repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SWEEP_MAX: Final = 16_384
 
 
 class Garbage:
-    """What has ended in all partitions of a store.
+    """Payloads of ended messages, in all partitions of a store.
 
     Attributes:
         due: uids of partitions whose log may be past something that is listed.

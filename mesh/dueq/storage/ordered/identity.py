@@ -1,9 +1,9 @@
-"""Whose folder is this? The lock, the store's id, and what happens to a folder that cannot be trusted.
+"""Whose folder is this? The lock, the store's id, and the fate of a folder that cannot be trusted.
 
-A damaged LevelDB is never repaired in place and never deleted, nor are two databases of which one has lost something:
-both are renamed together (`timeline.damaged-1`, …) and a fresh store with a new id is begun. To the mesh that is a
-stranger, which catches up from the others. One that cannot be opened for want of space or files is not damaged, and
-stays what it is.
+A damaged LevelDB is never repaired in place and never deleted. Nor is a pair of databases of which one has lost
+something. Both databases are renamed together (`timeline.damaged-1`, …) and a fresh store with a new id is begun. To
+the mesh that is a stranger, which catches up from the others. A store that cannot be opened for want of space or files
+is not damaged, and stays as it is.
 """
 
 from __future__ import annotations

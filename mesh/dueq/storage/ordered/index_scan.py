@@ -1,6 +1,6 @@
 """Scans of the index: one class from a position on, or many classes at once.
 
-Of a class with more entries than are wanted the rest is jumped over, and small classes are read one after the other
+If a class has more entries than are wanted, the scan jumps over the rest. Small classes are read one after the other
 as they lie on the disk. So a scan of a thousand small classes costs about as much as one of a large class.
 """
 

@@ -1,14 +1,14 @@
 """Two databases that belong together, and how a start notices that they do not.
 
 `timeline/` and `payload/` are synced one after the other, so a crash leaves them at most one write apart. A lost
-folder, a broken disk or a restored backup can leave any two states of them, or of two stores, and a record would be
-trusted whose payload is not there. So both name their store, and each batch carries a *stamp*: the database's own
-position (a count of its batches) and the position of the other one when it was written, which was synced by then. A
-database that is behind what the other one names has lost something. (These are the vector clocks of Fidge and Mattern,
-of two processes.) It costs one more row in a batch that is written anyway.
+folder, a broken disk or a restored backup can leave any two states of them, or of two stores. Then a record whose
+payload is missing would be trusted. So both databases name their store, and each batch carries a *stamp*: the
+database's own position (a count of its batches), and the position of the other one when the batch was written, which
+was synced by then. A database that is behind the position in the other one's stamp has lost something. (These are the
+vector clocks of Fidge and Mattern, of two processes.) It costs one more row in a batch that is written anyway.
 
-What is not noticed: a `timeline/` that is older, but not older than the last start nor than the last write to
-`payload/`. To the mesh that is a replica that holds less than it had acked.
+One loss is not noticed: that of a `timeline/` that is older, but not older than the last start nor than the last write
+to `payload/`. To the mesh that is a replica that holds less than it had acked.
 """
 
 from __future__ import annotations

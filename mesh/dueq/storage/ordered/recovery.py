@@ -1,4 +1,4 @@
-"""Opening: every log is verified before it is trusted, and what the core needs of each replica is read.
+"""Opening: every log is verified before it is trusted, and the state that the core needs of each replica is read.
 
 A log must be contiguous, its epochs may not fall, its CRC chain must hold, and every record after the checkpoint
 must have its payload bytes. A replica that fails is set aside in a file of its own and wiped; the core is told, and

@@ -1,4 +1,4 @@
-"""Rows of both databases as one stream of bytes: for snapshots, and for what is set aside.
+"""Rows of both databases as one stream of bytes: for snapshots, and for replicas that are set aside.
 
 Each row: database (1 byte: 0 timeline, 1 payload), key length (2), value length (4), key, value.
 """

@@ -1,12 +1,12 @@
-"""Rows of the index in their short form: an entry without what its key says, and without what usually follows from it.
+"""Rows of the index in their short form: an entry without the fields that its key has, or that usually follow from it.
 
-Of a waiting message the key already has the instant, the record and the row, and both other instants are usually the
-same; nobody holds it. So an entry is compared, in words of 8 bytes, with a *guess* that is made of its key. The value
-is a mask of the words that differ (4 bytes), then their differences. Most have three of them, so the value has 28 bytes
-instead of 88. A value of 88 bytes or more is an entry as it is in memory: a dead one, one that differs in nearly
-everything, or one that was written before the short form was.
+The key of a waiting message already has the instant, the record and the row. Both other instants are usually the same,
+and nobody holds the message. So an entry is compared, in words of 8 bytes, with a *guess* that is made of its key. The
+value is a mask of the words that differ (4 bytes), then their differences. Most entries have three of them, so the
+value has 28 bytes instead of 88. A value of 88 bytes or more is an entry as it is in memory: a dead one, one that
+differs in nearly everything, or one from before there was a short form.
 
-A *row* here is what a key ends with (instant, sequence, row) and then the value: both are needed to read it.
+A *row* here is the end of a key (instant, sequence, row) and then the value: both are needed to read it.
 """
 
 from __future__ import annotations

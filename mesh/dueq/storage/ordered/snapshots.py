@@ -1,8 +1,8 @@
 """A partition at one applied sequence, read out part by part for a follower that must begin anew.
 
-Both databases are snapshot under the commit lock, so they fit each other. What travels is the checkpoint: index,
-leases, answers, forecast, counters, garbage, and the payloads of records up to it; never the log, which the follower
-gets from the leader. Positions are as raw keys, so no state is converted.
+Snapshots of both databases are taken under the commit lock, so they fit each other. The checkpoint travels: index,
+leases, answers, forecast, counters, garbage, and the payloads of records up to it. The log never does: the follower
+gets it from the leader. Positions are raw keys, so no state is converted.
 """
 
 from __future__ import annotations

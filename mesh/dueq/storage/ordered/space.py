@@ -1,7 +1,7 @@
 """Free space: the marks at which inserts are refused and leadership is handed over, and a reserve.
 
 Acks, cancels and compactions need room too, so inserts stop long before the disk is full. The ballast is a file
-that is given up when the disk is full all the same, so that the store can be closed and opened again.
+that is given up if the disk fills up in spite of that, so that the store can be closed and opened again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Space:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ballast = _ballast(folder)
-        # What a flush and a compaction write before they delete, but no more than a quarter of a small disk.
+        # The bytes that a flush and a compaction write before they delete; a quarter of a small disk at most.
         room = 2 * sum(Buffers.on(folder)) + _COMPACTION_BYTES
         self._working_room = min(room, shutil.disk_usage(folder).total // 4)
         self._make_ballast()

@@ -3,7 +3,7 @@
 `timeline/` holds logs, index, leases, answers, checkpoints: small values. `payload/` holds the bodies. One commit
 is one synced batch of each, payloads first: a record is in the log only after its payloads are on the disk, and a
 commit without payloads costs one sync. Every row of `timeline/` is written by a synced batch, so after a crash the
-state is that of some commit, exactly.
+state is exactly that of some commit.
 
 Payloads of messages that have ended go as `garbage` says.
 """

@@ -1,12 +1,12 @@
 """A store of an older format: steps, each from one format to the next, and how they survive a crash.
 
-A step only reads, and yields what is to change. That goes into a *journal* first, in both databases, under keys that no
-build looks at: until then the store is of the old format, and the old build can still open it. One synced write of
+A step only reads, and yields changes. They go into a *journal* first, in both databases, under keys that no build looks
+at: until then the store is of the old format, and the old build can still open it. One synced write of
 `timeline/` then sets the format's number: from now on the store is of the new format. The journal is carried out after
-that, in bounded batches, each of which also deletes what it has carried out; a crash leaves the rest to the next start.
+that, in bounded batches, each of which also deletes its part of the journal; a crash leaves the rest to the next start.
 
-So whoever opens a store finds the old format or the new one, never something in between, and a step does not have
-to be written for crashes. It costs room for what changes once more, as long as it lasts.
+So a build that opens a store finds the old format or the new one, never something in between, and a step need not
+be written for crashes. As long as the upgrade lasts, the changed rows take their room a second time.
 
     old ──► journal (begun anew after a crash) ──► number set ──► carried out (goes on after a crash) ──► new
 """
