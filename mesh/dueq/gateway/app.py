@@ -1,4 +1,4 @@
-"""The application: what every request passes, and the faces that answer.
+"""The application: the guards that every request passes, and the faces that answer.
 
     socket ─► guards ─► routes: probes, /docs, /v1 (and other faces) ─► service ─► AsyncClient ─► mesh
 

@@ -1,4 +1,4 @@
-"""What all bodies have in common that clients send, whatever the face."""
+"""The common base of all bodies that clients send, for every face."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from dueq.gateway.problems import Refusal
 from dueq_codecs.documents import deeper_than
 
 _HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-"""What may be half of a surrogate pair."""
+"""An escape that may be half of a surrogate pair."""
 _RETRY_S: Final = 0.5
 _PAUSE_S: Final = limits.GATEWAY_PAUSE_MS / 1000
 
@@ -102,7 +102,7 @@ def demand(request: Request, wanted: str) -> None:
 
 @asynccontextmanager
 async def whole(request: Request, most: int) -> AsyncGenerator[bytes, None]:
-    """Read a body; the room that it takes is given back afterwards. What is only announced takes none.
+    """Read a body; the room that it takes is given back afterwards. Bytes that are only announced take none.
 
     Args:
         request: whose body.

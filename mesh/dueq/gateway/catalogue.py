@@ -1,4 +1,4 @@
-"""All topics with their settings, listed again only when a broker says that they are others."""
+"""All topics with their settings, listed again only when a broker says that they have changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dueq.client.reading import Mark
 
 
 class Catalogue:
-    """What was listed last.
+    """The last listing.
 
     Attributes:
         infos: the topics, by name.

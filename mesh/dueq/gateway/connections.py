@@ -3,8 +3,9 @@
 uvicorn waits for ever: for the rest of a request's head, and for a client that takes nothing of its answer, even while
 the connection is being closed. Here both are cut off, so that such clients cost a bounded time.
 
-Who sends more than is taken gets the answer all the same. A socket that is closed with something unread resets the
-connection, and the client loses what it has not read yet. So what still comes is read and dropped for a while.
+A client that sends more than is taken gets the answer all the same. A socket that is closed with unread bytes resets
+the connection, and the client loses the part of the answer that it has not read yet. So further bytes are read and
+dropped for a while.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Patience:
             self._timer = loop.call_later(_PAUSE_S if seconds is None else seconds, cut_off)
 
     def end(self) -> None:
-        """What was waited for has come."""
+        """End the wait: its event has come."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -61,7 +62,7 @@ class Patience:
 class Ending:
     """A transport whose `close` ends the connection so that the client can read the answer first.
 
-    Whatever else a transport does is done by that one.
+    The wrapped transport does everything else.
     """
 
     def __init__(self, transport: asyncio.Transport, is_unread: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""What is answered to requests that still wait when the time of a gateway's end is over."""
+"""The answer to requests that still wait when the time that a gateway has to end is over."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READING: Final = ("GET", "HEAD", "OPTIONS")
 
 
 class CutOff:
-    """Answers a request that is cancelled because the gateway ends; the server would answer that it is broken."""
+    """Answers a request that is cancelled because the gateway ends; uvicorn would answer that the server is broken."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

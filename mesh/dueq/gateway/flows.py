@@ -1,7 +1,7 @@
 """Streams of deliveries: what each has out, and when it may have more.
 
-A stream gets messages while it has fewer unsettled ones than its credit. It learns at once what is settled at this
-gateway; of what is settled elsewhere it learns by asking, once it may have no more, or when the lease is over.
+A stream gets messages while it has fewer unsettled ones than its credit. It learns at once of messages settled at this
+gateway. Of those settled elsewhere it learns by asking, once it may have no more, or when the lease is over.
 """
 
 from __future__ import annotations

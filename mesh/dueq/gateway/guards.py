@@ -1,6 +1,6 @@
 """Guards against web pages: a browser that shows somebody else's page must not act here for it.
 
-Nothing on the loopback asks who one is, so any page that a browser on this machine shows could otherwise send
+Nobody is authenticated on the loopback. So any page that a browser on this machine shows could otherwise send
 requests here. Three checks are made of every request, WebSockets included, before anything else sees it:
 
 * `Host` is one of the allowed names. A page whose name was made to point at this machine (DNS rebinding) has its own.
@@ -27,7 +27,7 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""What a page of the gateway may load: its own files."""
+"""A page of the gateway may load the gateway's own files, nothing else."""
 
 _HEADERS: Final = (
     (b"content-security-policy", POLICY.encode()),
@@ -38,7 +38,7 @@ _HEADERS: Final = (
 )
 _UNCACHED: Final = (b"cache-control", b"no-store")
 _DENIAL: Final = "websocket.http.response"
-"""What a server can that answers instead of opening a WebSocket."""
+"""The ASGI extension of servers that can answer a request instead of opening a WebSocket."""
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?")
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _OWN_SITE: Final = (b"same-origin", b"none")
@@ -82,7 +82,7 @@ class Guards:
     def _refusal(self, scope: Scope) -> problems.Document | None:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         if {b"transfer-encoding", b"content-length"} <= {name for name, _ in headers}:
-            # What one server takes for the end of the body, another takes for the next request.
+            # One server may take for the end of the body what another takes for the next request.
             return problems.of_status(400, "a request has transfer-encoding or content-length, not both")
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         host = hosts[0] if len(hosts) == 1 else ""

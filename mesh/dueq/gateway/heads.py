@@ -7,7 +7,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _PATHS: Final = ("/v1/", "/healthz", "/readyz", "/openapi.json")
-"""What is under these changes nothing when it is read."""
+"""A GET of a path below these changes nothing."""
 _ENDLESS: Final = ("/stream", "/socket")
 
 

@@ -41,7 +41,7 @@ class _Line:
     message_id: str = ""
 
     def outcome(self) -> dict[str, Any]:
-        """What a client is told of it."""
+        """Return the line's result, as the client gets it."""
         if self.problem is not None:
             return {"line": self.number, "status": self.problem["status"], "problem": self.problem}
         return {"line": self.number, "status": 201, "id": self.message_id}

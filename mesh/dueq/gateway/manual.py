@@ -55,7 +55,7 @@ async def page() -> Response:
 
 @router.get("/docs/begin.js")
 async def script() -> Response:
-    """What begins the page's program."""
+    """Return the script that begins the page's program."""
     return Response(_SCRIPT, media_type="text/javascript")
 
 

@@ -1,4 +1,4 @@
-"""Idempotency keys: what a repeated request has in common with the first one, and the keys of its messages.
+"""Idempotency keys: the digest that a repeated request shares with the first one, and the keys of its messages.
 
 The mesh keeps them (`core/state/keyed.py`), in the partition of the message. A message without a unique key and a group
 goes where its key is at home, so one look finds a repetition. Others, and arrays, lie elsewhere: there the request's

@@ -3,8 +3,9 @@
     polls and streams without a name ─► one line for each (topic, length of lease) ─► one pull ─► the mesh
     those with a name                ─► a pull of their own                        ─────────────►
 
-An idle line costs the brokers one pull, however many stand in it. What the pull brings goes round those who wait, one
-message each. Who leaves the line leaves nothing behind: messages that come at the same instant go back, uncounted.
+An idle line costs the brokers one pull, however many requests stand in it. The messages of the pull go round the
+waiting requests, one each. A request that leaves the line leaves nothing behind: messages that come at the same instant
+go back, uncounted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The verbs that every face calls, in the product's words.
 
-What the SDK does by one call is called on `client`. Here is what takes several, and what all faces must do alike.
+Faces make single calls of the SDK on `client`. This module has the verbs that take several calls, and the work that all
+faces must do alike.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What holds of all messages of one request.
+    """The settings that hold for all messages of one request.
 
     Attributes:
         job: to which they belong.

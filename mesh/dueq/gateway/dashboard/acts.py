@@ -1,4 +1,4 @@
-"""What is done from the dashboard: logged, remembered for a while, and refused by a gateway that is read-only."""
+"""Actions of people at the dashboard: logged, remembered for a while, and refused by a gateway that is read-only."""
 
 from __future__ import annotations
 

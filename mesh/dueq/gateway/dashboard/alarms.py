@@ -1,6 +1,6 @@
-"""What is wrong, in words, with the next step. The worst comes first.
+"""Alarms: each fault in words, with the next step. The worst comes first.
 
-Pure: made of what one look has seen and of since when it has been so.
+Pure: made of the findings of one look, and of how long they have lasted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ORDER: Final = {"bad": 0, "warn": 1, "note": 2}
 _LEADERLESS_AFTER_MS: Final = 1500
 """A change of leaders takes less."""
 _LATE_AFTER_MS: Final = 3000
-"""What waits for less is on its way."""
+"""A message that waits for less is on its way."""
 _BEHIND_AFTER_MS: Final = 10_000
 _LATE_MS: Final = 1000.0
 _GROWING_MS: Final = 600_000
@@ -60,13 +60,13 @@ class Alarm:
 
 @dataclass(slots=True)
 class Alarms:
-    """What is wrong, look by look."""
+    """The faults of the mesh, look by look."""
 
     _since: dict[str, int] = field(default_factory=dict)
     _dead: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
 
     def take(self, sight: Sight, history: History) -> list[Alarm]:
-        """Return what is wrong now, the worst first."""
+        """Return the faults that there are now, the worst first."""
         found = [_blind(sight)] if sight.fault else list(self._all(sight, history))
         since = {alarm.key: self._since.get(alarm.key, sight.at_ms) for alarm in found}
         self._since = since

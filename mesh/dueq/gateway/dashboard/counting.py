@@ -1,8 +1,8 @@
 """Seconds that brokers only estimate, counted one by one: those of the topics on open pages, now and then.
 
 A broker has the soonest messages of a partition in memory, and knows of later ones how many wait in each hour. A
-million messages at one second are more than that, so what an open page shows of them is counted in the index: of one
-topic at a time, of this many messages at most, and with rests in between.
+million messages at one second are more than memory holds. So the seconds that an open page shows are counted in the
+index: of one topic at a time, up to a bounded number of messages, and with rests in between.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REST: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """What was counted.
+    """The result of a count.
 
     Attributes:
         at_ms: when.
@@ -47,7 +47,7 @@ class _Counted:
 
 
 class Counting:
-    """What was counted of topics, and the count under way."""
+    """The counts of topics, and the count under way."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

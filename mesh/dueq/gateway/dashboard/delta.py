@@ -1,7 +1,7 @@
-"""What has changed from one document of a view to the next, so that a page gets a few bytes a second, not all of it.
+"""Changes from one document of a view to the next, so that a page gets a few bytes a second, not all of it.
 
-A change is [place, value], a place being the names and numbers that lead to the value; [place] alone says that what was
-there is gone. Pure; `static/live.js` does the opposite.
+A change is [place, value], a place being the names and numbers that lead to the value; [place] alone says that the
+value there is gone. Pure; `static/live.js` does the opposite.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class Feed:
 
 
 def _blind(before: Sight | None, number: int, fault: str, at_ms: int) -> Sight:
-    """What is shown when nothing was seen: what was seen before."""
+    """Return the sight to show after a look that failed: the one before it."""
     if before is None:
         return Sight(number, at_ms, fault=fault)
     return replace(before, number=number, at_ms=at_ms, fault=fault, took_s=0.0)

@@ -1,4 +1,4 @@
-"""What was delivered in the last minutes, second by second, and how late: differences of the brokers' counts."""
+"""Deliveries of the last minutes, second by second, and their lateness: differences of the brokers' counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What came between two looks.
+    """The deliveries between two looks.
 
     Attributes:
         begin_ms, end_ms: the two, Unix ms.

@@ -1,7 +1,7 @@
 """Messages of a topic as a person wants them: the soonest of all partitions first, page by page, nothing kept.
 
-Each partition is read a little way; what is at or before the place that all of them have reached can be shown. The
-cursor has the place of each, so a page left open costs nothing, and any gateway can show the next one.
+Each partition is read a little way. Messages at or before the place that all partitions have reached can be shown. The
+cursor has the place of each partition, so a page left open costs nothing, and any gateway can show the next one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Cursor:
 
 @dataclass(slots=True)
 class _Some:
-    """What was read of one partition.
+    """The rows read of one partition.
 
     Attributes:
         rows: that are wanted, with their orders.

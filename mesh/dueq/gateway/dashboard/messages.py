@@ -1,4 +1,4 @@
-"""What the page of messages asks for: lists over all partitions, and one message with a part of its payload."""
+"""The data of the page of messages: lists over all partitions, and one message with a part of its payload."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def seconds(
     start: Annotated[int, Query(alias="from", ge=0, le=limits.DUE_MS_MAX)],
     length: Annotated[int, Query(alias="seconds", ge=1, le=limits.FORECAST_SECONDS_MAX)],
 ) -> dict[str, Any]:
-    """What waits until each second of an interval, counted one by one, of this many messages at most."""
+    """Count the messages that wait until each second of an interval, one by one, up to DASHBOARD_COUNTED_MAX."""
     found = await service.client.connection.follow(
         surveys.seconds(topic, start, length, limits.DASHBOARD_COUNTED_MAX), None
     )

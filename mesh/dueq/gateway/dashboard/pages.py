@@ -47,7 +47,7 @@ async def page() -> Response:
 
 @router.get("/dashboard/about")
 async def about(request: Request) -> dict[str, Any]:
-    """What this gateway is."""
+    """Return this gateway's version, and whether it is read-only."""
     return {"version": __version__, "read_only": request.app.state.read_only}
 
 

@@ -1,4 +1,4 @@
-"""One look at the whole mesh, and what it says of each topic and broker."""
+"""One look at the whole mesh, and its findings about each topic and broker."""
 
 from __future__ import annotations
 

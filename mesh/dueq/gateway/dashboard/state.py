@@ -1,4 +1,4 @@
-"""What pages are made of."""
+"""The data that pages are made of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dueq.gateway.dashboard.snapshot import Sight
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a look and those before it have found.
+    """The findings of a look and of those before it.
 
     Attributes:
         sight: the last look.

@@ -1,4 +1,4 @@
-"""The events that bring pages up to date: the whole view at first, after that what has changed.
+"""The events that bring pages up to date: the whole view at first, after that the changes.
 
 Pages that show the same share an event, however many they are.
 """
@@ -21,12 +21,12 @@ _SHORT: Final = 4096
 
 @dataclass(slots=True)
 class _Made:
-    """What one look has made of a view.
+    """A view as one look has made it.
 
     Attributes:
-        document: what the page shows.
+        document: the data of the page.
         whole: the event that has all of it; empty until somebody needs it.
-        change: the event for who has the document of the look before; empty likewise.
+        change: the event for a page that has the document of the look before; empty likewise.
     """
 
     document: Document
@@ -36,7 +36,7 @@ class _Made:
 
 @dataclass(slots=True)
 class Shown:
-    """What the last look and the one before it have made of each view."""
+    """Each view as the last look and the one before it have made it."""
 
     _number: int = 0
     _before: int = 0

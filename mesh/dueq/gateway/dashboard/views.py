@@ -1,4 +1,4 @@
-"""What each page shows, as JSON: made of one look, for every page that shows the same."""
+"""The data of each page, as JSON: made of one look, for every page that shows the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SORTS: Final = frozenset(_SORTS)
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one page wants to see.
+    """The choice of what one page shows.
 
     Attributes:
         topic: of which it is about; "": the mesh.
@@ -176,7 +176,7 @@ def _chart(state: State, topic: str | None, ahead: list[tuple[int, int]]) -> Doc
 
 
 def _ahead(sight: Sight) -> list[tuple[int, int]]:
-    """What is due in the whole mesh: the next minute of all topics, and after that what the fullest ones say."""
+    """Count the messages due in the whole mesh: of all topics in the next minute, later those of the fullest ones."""
     begin = sight.at_ms // 1000
     totals: Counter[int] = Counter()
     for place, count in enumerate(sight.next_minute):

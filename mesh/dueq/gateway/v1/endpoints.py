@@ -128,7 +128,7 @@ async def _seen(
         ),
     ] = None,
 ) -> int | None:
-    """What `If-Match` names; None: any."""
+    """Return the version that `If-Match` names; None: any."""
     return version_seen(if_match, name, "endpoint")
 
 

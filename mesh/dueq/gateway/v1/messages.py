@@ -41,7 +41,7 @@ _OF_RAW: Final = {
     "expires": "from when on it is not delivered any more.",
     "max-attempts": "how often it is delivered before it is dead.",
 }
-"""What the headers of raw bytes say."""
+"""The meaning of each header of raw bytes."""
 _KNOWN: Final = ", ".join(_HEADER + name for name in _OF_RAW)
 
 

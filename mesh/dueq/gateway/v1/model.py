@@ -1,4 +1,4 @@
-"""What all models of the native API have in common, and the fields that several of them have."""
+"""The common base of all models of the native API, and the fields that several of them have."""
 
 from __future__ import annotations
 

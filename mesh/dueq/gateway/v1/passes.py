@@ -1,4 +1,4 @@
-"""/v1/topics/T/where, dead and passes: what is done to all messages of a topic that match a filter."""
+"""/v1/topics/T/where, dead and passes: work on all messages of a topic that match a filter."""
 
 from __future__ import annotations
 

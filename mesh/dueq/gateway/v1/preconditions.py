@@ -29,7 +29,7 @@ async def _seen(
         ),
     ] = None,
 ) -> Seen | None:
-    """What `If-Match` names; None: any.
+    """Return the version that `If-Match` names; None: any.
 
     Raises:
         Refusal: it is no ETag.

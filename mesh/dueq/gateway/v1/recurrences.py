@@ -1,4 +1,4 @@
-"""/v1/topics/T/recurrences: what makes a message at each of its instants."""
+"""/v1/topics/T/recurrences: rules that make a message at each of their instants."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def _known(service: Service, topic: str, name: str) -> RecurrenceInfo:
 
 
 async def _terms(topic: str, asked: Terms, service: Service) -> dict[str, Any]:
-    """What was said, as the SDK takes it."""
+    """Return the terms of a request, as the SDK takes them."""
     now_us = await service.now_us()
 
     def instant(value: int | str, name: str) -> int:

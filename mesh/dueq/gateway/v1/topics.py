@@ -191,7 +191,7 @@ async def _seen(
         ),
     ] = None,
 ) -> int | None:
-    """What `If-Match` names; None: any."""
+    """Return the version that `If-Match` names; None: any."""
     return version_seen(if_match, topic, "topic")
 
 
@@ -308,7 +308,7 @@ def answer(info: TopicInfo, placement: bool = True) -> TopicAnswer:
 
 
 def _settings(asked: Settings) -> dict[str, Any]:
-    """What was said, as the SDK takes it."""
+    """Return the settings that a request names, as the SDK takes them."""
     found = asked.model_dump(
         include={"payload_bytes_max", "rate", "burst", "max_attempts", "expired", "labels"}, exclude_none=True
     )

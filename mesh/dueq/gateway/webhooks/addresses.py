@@ -1,8 +1,8 @@
-"""Which addresses a gateway sends to: public ones, and those that whoever runs it allows.
+"""Which addresses a gateway sends to: public ones, and those that its operator allows.
 
-A URL is chosen by a caller of the API, and the gateway stands inside a network. So what counts is the address of the
-socket that is being connected, whatever a name, a number or another form of an address led to it. It is looked at when
-the socket is made, so nothing can change between check and use. Redirects are not followed, so no other URL comes in.
+A caller of the API chooses the URL, and the gateway stands inside a network. So the address of the socket that is being
+connected counts, no matter which name, number or other form of an address led to it. It is checked when the socket is
+made, so nothing can change between check and use. Redirects are not followed, so no other URL comes in.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What becomes of a message by what its receiver has answered.
+"""The fate of a message, by the answer of its receiver.
 
 2xx: done. 429 and 503 with `Retry-After`: later, uncounted. 489: never again. 410: nothing more is sent to this
 endpoint. Everything else, redirects and no answer included, is a failed attempt.
@@ -25,7 +25,7 @@ _STEERING: Final = re.compile(
 
 
 class Fate(Enum):
-    """What is done with a message."""
+    """The fate of a message."""
 
     DONE = "done"
     AGAIN = "again"
@@ -39,7 +39,7 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back for one request.
+    """The answer to one request.
 
     Attributes:
         status: of HTTP; 0: there was no answer.
@@ -56,7 +56,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What follows from an answer.
+    """The consequences of an answer.
 
     Attributes:
         fate: what is done with the message.

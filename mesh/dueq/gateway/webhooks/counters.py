@@ -1,4 +1,4 @@
-"""What one gateway knows of its work for one endpoint."""
+"""One gateway's counts of its work for one endpoint."""
 
 from __future__ import annotations
 

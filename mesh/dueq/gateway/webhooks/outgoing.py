@@ -17,7 +17,7 @@ from dueq_codecs.endpoint import sendable
 from dueq_codecs.target import TargetRefused, split_target
 
 _PLAIN: Final = "".join(map(chr, range(0x20, 0x7F)))
-"""What stays as it is in the value of a header; all else, and `%`, is percent-encoded UTF-8."""
+"""Characters that stay as they are in the value of a header; all else, and `%`, is percent-encoded UTF-8."""
 _SAFE: Final = _PLAIN.replace("%", "")
 
 

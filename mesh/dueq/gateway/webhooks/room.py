@@ -1,7 +1,7 @@
-"""The connections of a gateway to receivers, shared by all whom it sends to.
+"""The connections of a gateway to receivers, shared by all endpoints and queues.
 
-Half of them belong to all in equal shares, so that nobody's slow receiver takes the connections of others. The other
-half is for whoever needs more than its share.
+Half of them belong to all in equal shares, so that no slow receiver takes the connections of others. The other half
+is for those that need more than their share.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Room:
 
 
 class Share:
-    """What one endpoint, or one queue, has of the room.
+    """The share of the room of one endpoint, or of one queue.
 
     Attributes:
         under_way: its requests.

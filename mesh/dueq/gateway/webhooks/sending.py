@@ -1,4 +1,4 @@
-"""One request to a receiver, and what comes back."""
+"""One request to a receiver, and its answer."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class _Lookups:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(over)
 
-        # Who asked may give up; the thread is taken until the look-up ends.
+        # The caller may give up; the thread is taken until the look-up ends.
         future = self._pool.submit(look)
         future.add_done_callback(ended)
         return await asyncio.wrap_future(future)

@@ -132,7 +132,7 @@ class Webhooks:
                 self._seen(await self._client.connection.follow(endpoints.every(), _ASKED_S))
                 failed = False
             except DueqError as error:
-                # What is served goes on: the mesh's answers decide.
+                # Workers go on with the endpoints that they serve: the mesh's answers decide.
                 if not failed:
                     log.warning("endpoints.unknown", error=str(error))
                 failed = True

@@ -3,8 +3,8 @@
     consumer ─► filter ─► slot of the window, with enough of the lease left ─► request ─► verdict ─► settled
 
 A message that has no slot in time is given back uncounted, so no request is under way whose lease could end. Leases are
-detached: a receiver works on, however long this gateway is silent, and while it ends. What the receiver asks of all
-gateways becomes a setting of the topic: a pause, or that the endpoint is disabled.
+detached: a receiver works on, however long this gateway is silent, and while it ends. A receiver's wish to all gateways
+(a pause, or that the endpoint is disabled) becomes a setting of the topic.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Worker:
     def seen(self, endpoint: StoredEndpoint) -> None:
         """Take how the topic stands.
 
-        A pause with an end may be what a receiver has asked of another gateway: what is here already waits, too.
-        Whoever ends a pause means what the receiver has asked for, too.
+        A pause with an end may be one that a receiver has asked of another gateway: messages that are here already
+        wait, too. When somebody ends a pause of the topic, the pause that the receiver has asked for ends with it.
         """
         counters = self.counters
         if endpoint.paused and endpoint.paused_until_ms > self.now_ms():
@@ -90,7 +90,7 @@ class Worker:
     async def stop(self, drain_s: float) -> None:
         """Begin no more requests, let those under way end within this many seconds, then give everything back.
 
-        What has ended it before, if anything has, is logged.
+        If an error has ended it before, that is logged.
         """
         self._stopping = True
         self._slot.set()
@@ -133,9 +133,9 @@ class Worker:
             await asyncio.shield(self._closed(consumer))
 
     async def _closed(self, consumer: AsyncConsumer) -> None:
-        """Close the consumer once nothing is under way; what was not sent goes back.
+        """Close the consumer once nothing is under way; unsent messages go back.
 
-        What was sent, and not answered in time, stays leased: its receiver may be at work on it.
+        A message that was sent, and not answered in time, stays leased: its receiver may be at work on it.
         """
         if self._tasks:
             await asyncio.wait(self._tasks)

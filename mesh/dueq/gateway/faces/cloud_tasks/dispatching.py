@@ -103,7 +103,7 @@ class Dispatcher:
                 await self._look()
                 failed = False
             except DueqError as error:
-                # What is served goes on: the mesh's answers decide.
+                # Workers go on with the queues that they serve: the mesh's answers decide.
                 if not failed:
                     log.warning("cloud_tasks.queues_unknown", error=str(error))
                 failed = True
@@ -238,7 +238,7 @@ class _Worker:
             await self._failed(message, before, sent_ms, answer)
 
     async def _attempts(self, message: AsyncMessage) -> Attempts:
-        """What became of the task before: a delivery does not say it."""
+        """Return the earlier attempts of a task: a delivery does not carry them."""
         if message.attempt == 1:
             return Attempts()
         return Attempts.of((await self._client.get(self._name.topic, message.id)).reason)

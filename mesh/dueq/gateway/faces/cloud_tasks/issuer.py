@@ -1,8 +1,8 @@
 """Tokens of OpenID Connect, which say to a receiver which service account a task's request is from.
 
 Google's receivers check them against Google's keys. Here the gateways are the issuer: all of them have the same key,
-and whoever fetches `ISSUER/.well-known/openid-configuration` finds its public half. A token is made for each request,
-as it is sent, and is good for an hour.
+and a receiver that fetches `ISSUER/.well-known/openid-configuration` finds its public half. A token is made for each
+request, as it is sent, and is good for an hour.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Issuer:
         return f"{signed}.{_text(key.sign(signed.encode(), PKCS1v15(), SHA256()))}"
 
     def configuration(self) -> dict[str, Any]:
-        """What OpenID Connect Discovery asks for."""
+        """Return the document of OpenID Connect Discovery."""
         return {
             "issuer": self.url,
             "jwks_uri": self.url + KEYS,

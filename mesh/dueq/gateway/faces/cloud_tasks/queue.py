@@ -1,4 +1,4 @@
-"""What a queue is set to: the document of the protocol, and the settings and the label of its topic.
+"""The settings of a queue: the document of the protocol, and the settings and the label of its topic.
 
 The gateway that sends decides about retries: a task ends once both limits of its queue, attempts and time, are reached.
 The topic itself has no `max_attempts`.

@@ -1,7 +1,7 @@
 """A task: the document of the protocol, the message that it is, and what is known of its attempts.
 
-The message's payload is JSON, so that whoever looks at the topic can read what will be sent. What became of the
-attempts so far stands at the end of the reason with which the message was given back last.
+The message's payload is JSON, so that everybody who looks at the topic can read what will be sent. The results of the
+attempts so far stand at the end of the reason with which the message was given back last.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _AUDIENCE_MAX: Final = 2083
 
 
 class HttpRequest(Part):
-    """What is sent."""
+    """The request that is sent."""
 
     url: str = ""
     http_method: int | str | None = None
@@ -53,7 +53,7 @@ class HttpRequest(Part):
 
 
 class TaskDocument(Part):
-    """A task as a request has it. What only answers say is ignored."""
+    """A task as a request has it. Fields that belong to answers are ignored."""
 
     name: str = ""
     http_request: HttpRequest | None = None
@@ -71,7 +71,7 @@ class TaskDocument(Part):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is sent, and for how long an answer is waited for.
+    """The request of a task, and how long its answer is waited for.
 
     Attributes:
         url: where to.
@@ -182,7 +182,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """What became of a task so far; instants are Unix ms, 0: there was none.
+    """The attempts of a task so far; instants are Unix ms, 0: there was none.
 
     Attributes:
         first_ms: when it was sent for the first time.

@@ -126,7 +126,7 @@ async def shown(
 
 @router.delete("/{task_id}")
 async def deleted(project: str, location: str, queue_id: str, task_id: str, service: TheService) -> Document:
-    """What is being sent goes on, and is not sent again."""
+    """Delete a task. If it is being sent, that goes on, and it is not sent again."""
     name = QueueName.checked(project, location, queue_id)
     for _ in range(_TRIES):
         found = await _state(service, name, task_id)

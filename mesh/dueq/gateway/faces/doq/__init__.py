@@ -2,7 +2,7 @@
 
     queues, messages, cluster (routes) ─► verbs ─► queue (a topic), number (ids) ─► service
 
-Leases are detached, and belong to nobody: whoever knows a message's number may settle it.
+Leases are detached, and belong to nobody: any client that knows a message's number may settle it.
 """
 
 from dueq.gateway.faces.doq import cluster, messages, queues

@@ -23,7 +23,7 @@ Statuses = Literal["legacy", "new"]
 
 
 class Kind(Enum):
-    """What went wrong: statuses of older and of newer versions."""
+    """The kind of a failure: its statuses in older and in newer versions."""
 
     MISSING = (400, 404)
     """The queue or message is not there, or not in that state; the queue is empty."""

@@ -1,4 +1,4 @@
-"""What requests say."""
+"""The bodies of requests."""
 
 from __future__ import annotations
 

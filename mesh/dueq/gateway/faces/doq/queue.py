@@ -1,4 +1,4 @@
-"""A queue: the topic that it is, and what its label says.
+"""A queue: the topic that it is, and the content of the topic's label.
 
 The topic is `doq.n.NAME`, or `doq.h.` and a hash where the name is no name of a topic; the label has the name itself.
 """
@@ -29,7 +29,7 @@ Strategy = Literal["round_robin", "weighted", ""]
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What a queue is set to.
+    """The settings of a queue.
 
     Attributes:
         name: any text.

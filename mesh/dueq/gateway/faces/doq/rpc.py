@@ -38,7 +38,7 @@ Rows = AsyncIterator[Any]
 
 
 class _Verb(NamedTuple):
-    """What one procedure does, and what older versions say when it fails."""
+    """One procedure: its function, and the text of older versions when it fails."""
 
     does: Callable[[Any], Awaitable[Any]]
     failure: str

@@ -1,4 +1,4 @@
-"""What doq's clients can ask for, by HTTP or by gRPC: on topics and messages of the mesh."""
+"""The verbs of doq's clients, by HTTP or by gRPC: on topics and messages of the mesh."""
 
 from __future__ import annotations
 
