@@ -66,7 +66,7 @@ _HTTP: Final = {
 
 
 class Problem(BaseModel):
-    """What went wrong (RFC 9457)."""
+    """A problem: why a request failed (RFC 9457)."""
 
     type: str = Field(description="urn:dueq:error: and the name of the error.")
     title: str = Field(description="The error in words, the same for each of its kind.")

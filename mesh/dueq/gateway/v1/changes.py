@@ -31,7 +31,7 @@ class Move(Asked):
 
 
 class Change(Asked):
-    """What instead."""
+    """The new values."""
 
     rank: int = Field(ge=0, le=limits.RANK_MAX)
 
@@ -79,7 +79,7 @@ class RedriveMany(DiscardMany):
 
 
 class Changed(Answer):
-    """What became of one message."""
+    """The outcome for one message."""
 
     id: str
     outcome: Literal["done", "leased", "changed", "dead", "not_found", "taken", "unknown"] = Field(
@@ -89,7 +89,7 @@ class Changed(Answer):
 
 
 class ChangedList(Answer):
-    """What became of the messages, in the order in which they were named."""
+    """The outcomes for the messages, in the order in which they were named."""
 
     messages: list[Changed]
 

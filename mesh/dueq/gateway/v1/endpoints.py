@@ -48,7 +48,7 @@ class Secret(Answer):
 
 
 class Here(Answer):
-    """What this gateway has done since it began to serve the endpoint; other gateways have counts of their own."""
+    """Counts of this gateway since it began to serve the endpoint; other gateways have counts of their own."""
 
     delivered: int
     failed: int = Field(description="Attempts that count.")

@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/topics/{topic}/groups", tags=["groups"], route_cl
 
 
 class GroupChanges(Asked):
-    """What to set for a group; what is left out stays as it is."""
+    """Settings of a group; those left out stay as they are."""
 
     weight: int | None = Field(default=None, ge=1, description="Messages that it gets when it is its turn.")
     max_unacked: int | None = Field(

@@ -117,7 +117,7 @@ class Extended(Asked):
 
 
 class Settled(Answer):
-    """What became of one lease."""
+    """The outcome for one lease."""
 
     id: str
     outcome: Literal["done", "stale", "unknown"] = Field(
@@ -126,7 +126,7 @@ class Settled(Answer):
 
 
 class SettledList(Answer):
-    """What became of the leases, in the order in which they were sent."""
+    """The outcomes for the leases, in the order in which they were sent."""
 
     messages: list[Settled]
 

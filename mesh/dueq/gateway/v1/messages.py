@@ -111,7 +111,7 @@ class Failure(Answer):
 
 
 class Summary(Answer):
-    """What became of NDJSON."""
+    """The outcome of a request of NDJSON."""
 
     lines: int = Field(description="Lines that were read; empty ones are not counted.")
     accepted: int

@@ -45,7 +45,7 @@ class AskedFilter(Asked):
 
 
 class Where(Asked):
-    """What to do to all messages that match."""
+    """An action on all messages that match a filter."""
 
     filter: AskedFilter = Field(default_factory=AskedFilter)
     do: Literal["count", "cancel", "shift", "move", "change", "redrive", "discard"]

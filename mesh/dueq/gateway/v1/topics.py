@@ -41,7 +41,7 @@ class AskedBackoff(Asked):
 
 
 class Settings(Asked):
-    """What can be changed of a topic at any time."""
+    """The settings of a topic that can be changed at any time."""
 
     payload_bytes_max: int | None = Field(default=None, ge=1, description="The longest payload; 64 MiB.")
     horizon: Duration | None = Field(
@@ -71,7 +71,7 @@ class Settings(Asked):
 
 
 class NewTopic(Settings):
-    """A topic to be created. What is left out is as the mesh chooses."""
+    """A topic to be created. The mesh chooses the settings that are left out."""
 
     name: str = Field(description="1–255 of `A-Z a-z 0-9 . _ -`.", examples=["mail"])
     kind: Kind = Field(default="timeline", description="Which of the messages that are due goes first.")
@@ -245,7 +245,7 @@ class Second(Answer):
 
 
 class Forecast(Answer):
-    """What falls due, step by step; empty steps are left out."""
+    """Counts of messages that fall due, step by step; empty steps are left out."""
 
     seconds: list[Second]
 
