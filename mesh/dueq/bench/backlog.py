@@ -1,6 +1,6 @@
-"""A topic with priority and many ready messages: what an urgent one, and a change of one, cost behind them.
+"""A topic with priority and many ready messages: the cost of an urgent one, and of a change of one, behind them.
 
-Changes, moves and cancels take turns with the same of a small topic beside it, so that both have the same hour.
+Changes, moves and cancels take turns with those of a small topic beside it, so that both are measured in the same hour.
 """
 
 from __future__ import annotations

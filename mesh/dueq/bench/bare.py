@@ -1,8 +1,8 @@
 """The machine's own limit: the same bytes to the same disks, and no queue at all.
 
 client → leader → two followers over TCP, two LevelDB databases synced on each of the three, acknowledgements back;
-in batches, so many of them in flight. The payloads are stored as dueq stores them (blocks of neighbours, and one row
-beside them), which is the least that there is to do. Only the difference to these figures is the broker's own cost.
+in batches, a fixed number of them in flight. The payloads are stored as dueq stores them (blocks of neighbours, and one
+row beside them), which is the least possible work. Only the difference to these figures is the broker's own cost.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Case:
 
     @property
     def words(self) -> str:
-        """What it is."""
+        """Return the case in words."""
         flight = "one" if self.in_flight == 1 else str(self.in_flight)
         where = "three replicas" if self.replicas > 1 else "one replica"
         return f"bare pipeline, {where}: batches of {self.batch}, {flight} in flight"

@@ -51,7 +51,7 @@ class Measurement:
 
     @property
     def words(self) -> str:
-        """What it measures, in a sentence."""
+        """Return a sentence that says what it measures."""
         return (self.run.__doc__ or "").partition("\n")[0]
 
 
@@ -94,7 +94,7 @@ def chosen(only: tuple[str, ...], quick: bool) -> list[Measurement]:
     """Which measurements to make.
 
     Args:
-        only: names; empty for all of the run. What they are held against comes along.
+        only: names; empty for all of the run. The measurements that they are compared with come along.
         quick: whether it is the short run.
     """
     if not only:

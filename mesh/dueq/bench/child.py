@@ -23,10 +23,10 @@ _COUNT_EVERY_S = 0.005
 
 
 class Task(Protocol):
-    """What a worker does; has to be picklable."""
+    """The work of a worker; has to be picklable."""
 
     def run(self, line: Line) -> Any:
-        """Do it, and return what came of it."""
+        """Do it, and return the result."""
 
 
 class Line:

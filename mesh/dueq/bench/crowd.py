@@ -20,7 +20,7 @@ _OPENING = 32
 
 @dataclass(frozen=True)
 class Gathered:
-    """What the consumers of one process have got.
+    """The messages that the consumers of one process have got.
 
     Attributes:
         each: how many messages each consumer got.

@@ -1,4 +1,4 @@
-"""A leader is killed under traffic: how long until the next delivery, and what was lost."""
+"""A leader is killed under traffic: how long the next delivery takes, and which messages were lost."""
 
 from __future__ import annotations
 

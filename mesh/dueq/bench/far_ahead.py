@@ -1,4 +1,4 @@
-"""Messages that wait, many of them: how fast they come in, memory, disk, and a restart."""
+"""Many waiting messages: how fast they come in, memory, disk, and a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured, and how it came out."""
+"""The figures that are measured, and their results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def median(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Target:
-    """What a figure shall reach.
+    """The value that a figure shall reach.
 
     Attributes:
         at_least, at_most: bounds, None for none.

@@ -1,4 +1,4 @@
-"""Loading messages with unique keys, and by turns as many without: rate, processor time, memory, disk."""
+"""Loading messages with unique keys, in turns with as many without: rate, processor time, memory, disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WORDS = f"{_PRODUCERS}×{_THREADS} in flight, replicas=1, one broker"
 
 
 def _costs(batch: int) -> tuple[Cost, ...]:
-    """What is measured with calls of so many rows."""
+    """Return the costs that are measured with calls of `batch` rows."""
     of, calls = f"keyed/{batch}", f"calls of {batch:,}"
     return (
         Cost(f"{of}/plain-rate", f"schedule without keys, {calls}, {_WORDS}", "msg/s", better_high=True),

@@ -1,4 +1,4 @@
-"""What a page of the dashboard shows, and when: of many topics, of a crowded second, and once a broker is killed."""
+"""A page of the dashboard, its content and its delay: many topics, a crowded second, and a broker that is killed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Page:
         self._connection.close()
 
     def views(self) -> Iterator[View]:
-        """What it shows, each time that this changes."""
+        """Yield the view of the page, each time that it changes."""
         view: View = {}
         while line := self._answer.readline():
             if line.startswith(b"data: {"):

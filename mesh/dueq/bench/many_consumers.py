@@ -1,4 +1,4 @@
-"""How the mesh bears many consumers: of one group, and very many that are mostly idle."""
+"""How the mesh bears many consumers: many of one group, and very many that are mostly idle."""
 
 from __future__ import annotations
 

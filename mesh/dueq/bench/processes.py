@@ -1,4 +1,4 @@
-"""What a process costs: memory, processor, disk."""
+"""The cost of a process: memory, processor, disk."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 As many senders as a mesh has brokers share the instants, and two receivers the messages. A sender sleeps until the
 next instant and sends all that is due then as one ZeroMQ message per receiver. Nothing is stored, leased or
-acknowledged: so late is on this machine whoever does nothing but deliver.
+acknowledged: this is the lateness on this machine of a program that does nothing but deliver.
 """
 
 from __future__ import annotations

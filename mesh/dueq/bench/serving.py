@@ -1,4 +1,4 @@
-"""Waiting until a mesh serves (again), without taking from it what it needs for that."""
+"""Waiting until a mesh serves (again), without taking the processor time that it needs for that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How late messages are while many pages of the dashboard are open, by turns with the same while none is."""
+"""How late messages are while many pages of the dashboard are open, in turns with the same while none is."""
 
 from __future__ import annotations
 

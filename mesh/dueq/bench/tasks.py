@@ -1,7 +1,7 @@
-"""What the worker processes do with the SDK.
+"""The work of the worker processes with the SDK.
 
-A payload begins with its number. So a receiver can say which are missing and which came twice. Instants are Unix ms
-of this machine's clock, as are the brokers'.
+A payload begins with its number. So a receiver can say which payloads are missing and which came twice. Instants are
+Unix ms of this machine's clock, as are the brokers'.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Consumed:
 
     @classmethod
     def together(cls, parts: Sequence[Consumed]) -> Consumed:
-        """What several consumers have got."""
+        """Return the messages of several consumers as those of one."""
         return cls(
             np.concatenate([part.numbers for part in parts]),
             np.concatenate([part.attempts for part in parts]),

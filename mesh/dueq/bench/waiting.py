@@ -1,4 +1,4 @@
-"""What many clients of a gateway cost that wait and get nothing."""
+"""The cost of many clients of a gateway that wait and get nothing."""
 
 from __future__ import annotations
 

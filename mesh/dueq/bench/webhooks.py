@@ -1,4 +1,4 @@
-"""How late messages are that a gateway sends to a local receiver, beside the same consumed by the SDK."""
+"""The lateness of messages that a gateway sends to a local receiver, beside the same consumed by the SDK."""
 
 from __future__ import annotations
 
