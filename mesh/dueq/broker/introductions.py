@@ -1,9 +1,9 @@
 """Knows which connection belongs to which peer.
 
-ROUTER's own identities say nothing about that. A connection is a broker's once a Hello on it was accepted;
-it is then bound to (broker id, incarnation), and only frames of that sender are accepted on it. Of two
-connections of one life the later attach counts. Several lives of one broker may be bound at once. The core
-knows the present one (from the registrations), and drops the frames of others.
+ROUTER's own identities do not say it. A connection is a broker's once a Hello on it was accepted.
+It is then bound to (broker id, incarnation), and only frames of that sender are accepted on it. If one life has two
+connections, the later attach counts. Several lives of one broker may be bound at once. The core knows the present one
+(from the registrations), and drops the frames of others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Our connections to peers: one DEALER to each.
 
-A DEALER reconnects by itself, and the other side then sees a connection that has not said Hello: it refuses what comes,
-and that refusal (nothing else is ever said on a link) makes us say Hello again. With IMMEDIATE nothing is kept for a
-peer that is not there: a later life must not be told what was meant for an earlier one.
+A DEALER reconnects by itself, and the other side then sees a connection that has not said Hello: it refuses every
+frame, and that refusal (nothing else is ever said on a link) makes us say Hello again. With IMMEDIATE nothing is kept
+for a peer that is not there: a later life must not get frames that were meant for an earlier one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The event loop: push what is due, drain all input, hear what others have synced and answer who waits for it, one step
-of the core, carry out its effects, wait for the next thing.
+"""The event loop: push due messages, drain all input, hear of syncs and send the answers that waited for them, take one
+step of the core, carry out its effects, wait for the next event.
 
-ZeroMQ's descriptors are edge-triggered: whether there is input is asked before every wait. How the wait meets a due
-instant to the microsecond is in `waiting`.
+ZeroMQ's descriptors are edge-triggered: before every wait the loop asks whether there is input. `waiting` says how the
+wait meets a due instant to the microsecond.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Loop:
     def _wait(self, now: Now) -> None:
         self._waiter.skip()
         left_us = self._core.next_deadline_us(now) - now.mono_us
-        # What has come due during this turn has waited for its end.
+        # Messages that came due during this turn have waited for its end.
         self._expected_us = now.mono_us + left_us if left_us > 0 else self._began_us
         inserts_us = self.inserts.wait_us(now)
         if inserts_us is not None:

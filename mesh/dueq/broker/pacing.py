@@ -1,12 +1,12 @@
 """Bulk inserts yield to deliveries that are due.
 
-While this broker delivers, it watches how late its pushes leave behind the instant at which their turn should have
-begun: what a busy processor and long turns cost, whatever else a message may have waited for. If too many
-of them are late, inserts that are due much later are slowed until few are late, and then admitted faster
-again. A load that begins beside many deliveries begins slowly: otherwise it would spoil seconds until its
-pace is found. Increase and decrease are both by a factor, over windows, as there is one controller to a
-broker and nobody to share with; the decrease is the larger one, as in TCP's congestion control (Jacobson,
-Karels: Congestion Avoidance and Control, 1988).
+While this broker delivers, it measures the time from the instant at which the turn of a push should have begun until
+the push leaves. This is the cost of a busy processor and of long turns, and of nothing else that a message may have
+waited for. If too many pushes are late, inserts that are due much later are slowed until few are late, and then
+admitted faster again. A load that begins beside many deliveries begins slowly: otherwise it would spoil seconds until
+its pace is found. Increase and decrease are both by a factor, over windows, as a broker has one controller, which
+shares with nobody. The decrease is the larger one, as in TCP's congestion control (Jacobson, Karels: Congestion
+Avoidance and Control, 1988).
 """
 
 from __future__ import annotations

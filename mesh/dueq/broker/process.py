@@ -1,7 +1,7 @@
 """The broker process: everything put together, started, run, and taken down in order.
 
 up     the folder's store, the sockets and the metrics port, the coordinator (which tells the others), the core
-down   the loop, the coordinator (the others take over), what is still to be written, the store
+down   the loop, the coordinator (the others take over), the writes that are left, the store
 """
 
 from __future__ import annotations

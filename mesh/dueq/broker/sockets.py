@@ -2,9 +2,8 @@
 
 Connections guarantee nothing. A frame that cannot be sent at once is dropped; the core repeats frames that
 matter. Sending to a client that is gone, or whose queue is full, fails (ROUTER_MANDATORY), and the core is
-told. What comes is decoded and believed only as far as its connection allows: a broker's frames on a
-broker's, a client's on a client's; anything else is answered with an error, counted and logged, and harms
-nobody else.
+told. A frame is decoded and believed only on the right connection: a broker's frame on a broker's, a client's on a
+client's. Any other frame is answered with an error, counted and logged, and harms nobody else.
 """
 
 from __future__ import annotations

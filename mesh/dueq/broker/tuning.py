@@ -1,4 +1,4 @@
-"""The options and counts that all sockets of a broker have in common."""
+"""The options and counters that all sockets of a broker share."""
 
 from __future__ import annotations
 

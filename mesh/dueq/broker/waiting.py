@@ -1,8 +1,8 @@
 """Waiting for many descriptors, to the microsecond.
 
 `poll` and `epoll` count whole milliseconds, and a due instant must not be missed by one. `select` counts microseconds
-but knows no descriptor above 1023, and a broker with a thousand clients has higher ones. So `select` waits for one
-thing alone: an epoll descriptor, made before there are many, that is readable when any descriptor in it is.
+but knows no descriptor above 1023, and a broker with a thousand clients has higher ones. So `select` waits for a
+single epoll descriptor, made before there are many others. It is readable when any descriptor in it is.
 """
 
 from __future__ import annotations
