@@ -1,5 +1,5 @@
 """The coordinator: which brokers are alive, and which of them lead what.
 
-`coordinator.py` says what the broker asks of it; `zookeeper.py` is ZooKeeper through kazoo, `standalone.py` the
-stand-in for a mesh of one broker, `server.py` a real ZooKeeper process for local meshes and tests.
+`coordinator.py` is its port; `zookeeper.py` is ZooKeeper through kazoo, `standalone.py` the stand-in for a mesh of one
+broker, `server.py` a real ZooKeeper process for local meshes and tests.
 """

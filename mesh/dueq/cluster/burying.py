@@ -1,9 +1,9 @@
-"""Tombstones in ZooKeeper: which brokers still have to delete what a deleted topic has left, and the end of that.
+"""Tombstones in ZooKeeper: which brokers still have to delete the data of a deleted topic, and the end of a tombstone.
 
 A tombstone is the only permission to delete data, so it stays until every broker that had a replica has said that it
 holds nothing any more. Its value lists those that have not. Each takes itself off the list by compare-and-set; the
-last one removes the node. Doing so again changes nothing, so whatever a lost connection leaves undone is simply begun
-again: the core says what it does not hold after every reading of the topics.
+last one removes the node. Doing so again changes nothing. So a step that a lost connection leaves undone is simply
+begun again: after every reading of the topics the core says what it does not hold.
 """
 
 from __future__ import annotations

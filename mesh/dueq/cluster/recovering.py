@@ -1,10 +1,10 @@
-"""Giving up what an ISR held: the one change of a partition's node that a person makes, not a leader.
+"""Giving up the data of an ISR: the one change of a partition's node that a person makes, not a leader.
 
 Only a member of the ISR may lead. So a partition whose ISR has lost all of its disks never has a leader again: any
 other replica could lack acknowledged messages. Only a person can know that those disks do not come back, and decide
 which replica goes on. The repair itself is one compare-and-set of the node: no leader, the same epoch, and an ISR of
-this one replica with its present disk. The rest is a usual election; and as the ISR has fewer than min_isr members,
-the new leader commits nothing before others have been brought level.
+this one replica with its present disk. The rest is an ordinary election. As the ISR has fewer than min_isr members,
+the new leader commits nothing before other replicas have caught up.
 
 It is refused wherever it could be a mistake: while a leader lives, while a member of the ISR lives that has not lost
 its data, and for a replica that holds less than another living one.

@@ -1,9 +1,9 @@
 """Many requests to ZooKeeper under way at once, each answered exactly once, all on one thread.
 
 kazoo keeps a request that is handed to it while the connection is away, sends it after the reconnect, and can
-lose the answer of one that is handed over just as a session ends. Here a lost connection ends everything that
-is under way: requests that were handed over with ConnectionLoss, the others with NotSent. Whatever kazoo says about
-it later is ignored.
+lose the answer of one that is handed over just as a session ends. Here a lost connection ends every request that
+is under way: those that were handed over with ConnectionLoss, the others with NotSent. Later answers of kazoo are
+ignored.
 
 The number handed over is bounded. kazoo wakes its thread with one byte per request, through a socket pair that holds
 fewer than 300 of them, and then blocks its caller until the connection is back.

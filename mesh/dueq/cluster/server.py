@@ -1,6 +1,6 @@
 """A real ZooKeeper on this machine, from the jars that PySpark ships.
 
-For local meshes and tests. A server of production is somebody else's business.
+For local meshes and tests. A production server is not the product's business.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The coordinator of a mesh of one: the same facts, versions and answers, in a file of the data folder.
 
 Beside a store that is not durable there is no file, and the facts end with the process.
-The file is replaced as a whole and synced before anything that it says is confirmed, so what was answered
+The file is replaced as a whole and synced before anything that it says is confirmed. So an answered change
 survives a crash at any point. The lock on the data folder keeps other processes away from it.
 """
 

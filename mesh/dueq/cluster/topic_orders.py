@@ -1,7 +1,7 @@
 """Creating, changing and deleting topics in ZooKeeper.
 
-Each is one transaction, and can be begun again after a lost connection. A create recognizes its own work by the
-creation id. A delete recognizes it by a tombstone that it meant to leave, or by the missing topic. A change
+Each is one transaction, and can be begun again after a lost connection. A create recognizes its own earlier work by the
+creation id. A delete recognizes it by a tombstone that it tried to leave, or by the missing topic. A change
 names the version that it makes, so it is made once.
 """
 

@@ -1,4 +1,4 @@
-"""The coordinator's facts as JSON, and what a new topic looks like.
+"""The coordinator's facts as JSON, and the form of a new topic.
 
 Every value carries a format number: an unknown one is refused, never guessed at.
 """
