@@ -1,8 +1,8 @@
-"""Back-off: how long a message waits after an attempt that came to nothing.
+"""Back-off: how long a message waits after an attempt that failed.
 
 The document of a topic's setting `backoff` has five parts. The first delay is `first_ms`. Each further one is `factor`
-times as long, up to `longest_ms`; after `doublings` such steps (null: always) it grows by equal steps. Up to the part
-`jitter` of each delay is added or taken away.
+times as long, up to `longest_ms`; after `doublings` such steps (null: always) it grows by equal steps. A share of each
+delay, `jitter` at most, is added or taken away.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Documents: JSON objects that travel as text in requests and records.
 
-What a client sends, and what is replicated, is decoded here and nowhere else. How deeply a document may be nested is
-a number: where Python's decoder gives up depends on the stack of whoever calls it, which differs from replica to
-replica.
+Documents of clients and of replicated records are decoded here and nowhere else. The depth to which a document may be
+nested is a fixed number: the depth at which Python's decoder gives up depends on its caller's stack, which differs from
+replica to replica.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DOCUMENT_DEPTH_MAX: Final = 32
 """Most arrays and objects of a document inside each other."""
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
-"""What may be half of a surrogate pair."""
+"""An escape that may be half of a surrogate pair."""
 
 
 def decode_document(text: str) -> dict[str, Any]:

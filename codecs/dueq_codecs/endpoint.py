@@ -56,7 +56,7 @@ _NUMBERS: Final = {
 _OPEN: Final = {"name", "url", "filter", "targets", "disabled", *_NUMBERS}
 _HIDDEN: Final = {"secrets", "headers"}
 _SHOWN: Final = {"secret_ids", "header_names"}
-"""What stands for the hidden parts."""
+"""The fields that stand for the hidden parts."""
 
 
 def fault_of_endpoint(value: object) -> str | None:

@@ -35,7 +35,7 @@ class Scalar:
         self.inline_code = code.replace("?", "B")
         self.inline_bytes = struct.calcsize("<" + self.inline_code)
         self.members: dict[int, Any] | None = {member.value: member for member in values} if values else None
-        """What each number means; None: itself."""
+        """The value of each number; None: the number itself."""
         if code == "?":
             self.members = {0: False, 1: True}
         self.absent: Any = self.members.get(0) if self.members else 0

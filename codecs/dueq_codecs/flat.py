@@ -6,7 +6,7 @@ verifier, and a negative offset reads from the wrong end of the buffer without a
 scalars of a table by one `struct` call, and this reader checks every position against the buffer before it looks
 there. They write and read ordinary FlatBuffers; the tests exchange them with the generated classes in both directions.
 
-What the writer lays out, all little-endian, positions from the start of the buffer:
+The layout of the writer, all little-endian, positions from the start of the buffer:
 
     0   u32   where the table is
     4   vtable: u16 its own size, u16 the table's inline size, u16 per field: place in the table, 0 = absent

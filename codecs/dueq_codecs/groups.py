@@ -32,7 +32,7 @@ class GroupRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What is set for a group and all groups below it."""
+    """The settings of a group and all groups below it."""
 
     weight: int = 1
     """Messages that it gets when it is its turn, 1 to 1,000."""

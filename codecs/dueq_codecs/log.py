@@ -1,4 +1,4 @@
-"""Log records to and from bytes: what lies in the log and travels behind a PeerFrame."""
+"""Log records to and from bytes, as they lie in the log and travel behind a PeerFrame."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ RECORD: Final = Layout(
     vectors=_vectors_of,
 )
 _HEAD: Final = Layout(Record, *RECORD.fields[:6])
-"""What stays where it is in all versions."""
+"""The fields that stay where they are in all versions."""
 
 
 def encode_record(record: Record) -> bytes:

@@ -19,7 +19,7 @@ KEY_BYTES_MAX: Final = 255
 HEADERS_MAX: Final = 64
 """Headers of one message."""
 HEADERS_BYTES_MAX: Final = 16 << 10
-"""What the headers of one message take: names, values, and 3 bytes each."""
+"""Most bytes of one message's headers: names, values, and 3 bytes each."""
 HEADER_NAME_BYTES_MAX: Final = 255
 
 _U16: Final = struct.Struct("<H")
@@ -27,7 +27,7 @@ _LENGTHS: Final = [bytes((length,)) for length in range(KEY_BYTES_MAX + 1)]
 
 
 class Meta(IntEnum):
-    """What payloads begin with."""
+    """The beginning of a payload."""
 
     NONE = 0
     KEY = 1
@@ -36,7 +36,7 @@ class Meta(IntEnum):
 
 
 PREFIX_BYTES_MAX: Final = (0, 1 + KEY_BYTES_MAX, 1 + KEY_BYTES_MAX + 2 + HEADERS_BYTES_MAX)
-"""What each mode adds to a payload at most."""
+"""Most bytes that each mode adds to a payload."""
 
 
 class MetaRefused(ValueError):

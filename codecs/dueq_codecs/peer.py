@@ -21,7 +21,7 @@ class _Section(NamedTuple):
     columns: tuple[tuple[str, str], ...]
     """Attribute of the item and `struct` character, in the schema's order and the item's own."""
     prefix: str
-    """What the names of its columns begin with."""
+    """The beginning of its columns' names."""
 
     def fields(self) -> list[Numbers]:
         """The columns as fields of the table."""

@@ -39,15 +39,15 @@ Which columns a kind has (n rows; every other column is empty):
 A FIRE moves recurrences on, and its rows are new messages, but for those that are due at 0: their ticks are skipped.
 A RECURRENCE can take back messages that were fired, and have not been pushed.
 
-An INSERT may have a `shared` body: each of its payloads goes on with that, and only what comes before it is in the
-request and in the log entry. Its sizes and CRCs are those of whole payloads. So may a FIRE, whose skipped rows are as
+An INSERT may have a `shared` body: each of its payloads ends with the body, and the request and the log entry have only
+the bytes before it. Its sizes and CRCs are those of whole payloads. A FIRE may have one, too; its skipped rows are as
 long as the body. A RECURRENCE with one gives it to all messages to come. A BODY without `shared` is the leader's: it
 lets the partition grow older, so that bodies that nobody names are forgotten.
 
 An INSERT may name a `job`: its rows belong together with all others that name it, and can be withdrawn together.
 With `job_until` they stay hidden until the job is committed, which it must be before that instant. `keyed`, also of
-a FIRE: what each payload begins with (see `meta`). An INSERT with hashes of keys says what is to be done about a key
-that names a message already (`on_duplicate`), and whether its rows may be there already (`retry`).
+a FIRE, is the beginning of each payload (see `meta`). An INSERT with hashes of keys has the rule for a key that names
+a message already (`on_duplicate`), and says whether its rows may be there already (`retry`).
 
 A row with an idempotency key takes effect once in `ONCE_MS`: a later one with the same key and the same `once_digest`
 is answered with the id of the first one's message (KEPT), one with another digest is refused (DIFFERS). An INSERT that
@@ -89,7 +89,7 @@ LEVEL_OF_KINDS: Final = 2
 
 
 class RecordKind(IntEnum):
-    """What the rows of a record do; also the operation of a ChangeRequest."""
+    """The operation of a record's rows; also that of a ChangeRequest."""
 
     BARRIER = 1
     INSERT = 2
@@ -125,7 +125,7 @@ SHARED_NAME_BYTES: Final = 32
 
 
 class Fate(IntEnum):
-    """What a row of a NACK wants for its message."""
+    """The wish of a NACK's row for its message."""
 
     DELAY = 0
     """To be tried again after `amount_ms`."""
@@ -136,7 +136,7 @@ class Fate(IntEnum):
 
 
 class JobAction(IntEnum):
-    """What a JOB record does."""
+    """The action of a JOB record."""
 
     NONE = 0
     COMMIT = 1
@@ -150,7 +150,7 @@ class JobAction(IntEnum):
 
 
 class JobState(IntEnum):
-    """What is known of a job in one partition."""
+    """The state of a job, as one partition knows it."""
 
     UNKNOWN = 0
     OPEN = 1
@@ -160,7 +160,7 @@ class JobState(IntEnum):
 
 
 class Outcome(IntEnum):
-    """What became of one row of a change: the result of applying a committed record."""
+    """The outcome for one row of a change: the result of applying a committed record."""
 
     DONE = 0
     LEASED = 1
@@ -186,7 +186,7 @@ class Outcome(IntEnum):
 
 
 class OnDuplicate(IntEnum):
-    """What an INSERT does about a row whose key names a message already."""
+    """The rule of an INSERT for a row whose key names a message already."""
 
     NONE = 0
     """Its rows have no unique keys."""

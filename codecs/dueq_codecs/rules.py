@@ -42,7 +42,7 @@ _NEW_KINDS: Final = frozenset(
 
 
 class _Change(Protocol):
-    """What `batch_key` looks at: a request, or a part of one."""
+    """A request, or a part of one, as far as `batch_key` looks at it."""
 
     kind: RecordKind
     keyed: Meta

@@ -1,6 +1,6 @@
 """Targets: where one message goes, if not to the URL of its topic's endpoint.
 
-A target is a document at the beginning of the payload, so whoever may not read payloads cannot read it either. The
+A target is a document at the beginning of the payload, so a reader who may not see payloads cannot see it either. The
 header `dueq_target` says how many bytes it has.
 """
 

@@ -29,7 +29,7 @@ RATE_MAX: Final = 1_000_000
 """Highest rate of a limited topic, messages a second, and largest burst."""
 
 KEYS: Final = ("free", "unique")
-"""What keys of a topic may be."""
+"""The values of a topic's setting `keys`."""
 LABELS_MAX: Final = 32
 """Most labels of a topic."""
 LABEL_NAME_MAX: Final = 63
@@ -97,15 +97,15 @@ class TopicSettings:
     backoff: Mapping[str, Any] | None = None
     """How long a message waits after an attempt, see `dueq_codecs.backoff`; None: not at all."""
     expired: str = "finish"
-    """What becomes of a message that is not delivered in time: it is finished, or "dead"."""
+    """The fate of a message that is not delivered in time: "finish", or "dead"."""
     dead_retention_ms: int = 14 * 24 * 3600 * 1000
     """How long a dead message stays."""
     endpoint: Mapping[str, Any] | None = None
     """Where gateways send the topic's messages, see `dueq_codecs.endpoint`; None: nowhere."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What its owner has to say of the topic; the mesh only keeps it."""
+    """Notes of the topic's owner; the mesh only keeps them."""
     others: Mapping[str, Any] = field(default_factory=dict)
-    """What a newer build has set."""
+    """Settings of a newer build."""
 
     @property
     def silent_until_ms(self) -> int:
@@ -217,7 +217,7 @@ SETTINGS: Final[dict[str, Numbers | Words | Document | None]] = {
     "labels": Document(fault_of_labels),
     "endpoint": Document(fault_of_endpoint),
 }
-"""What a change may name, with the values of each; None: true or false."""
+"""The settings that a change may name, with the values of each; None: true or false."""
 
 AS_CREATED: Final = TopicSettings()
 

@@ -1,4 +1,4 @@
-"""What brokers tell each other."""
+"""Messages between brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading what waits, page by page."""
+"""Reading waiting messages, page by page."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class BrowseReply:
     crc: U32 = field(default_factory=lambda: NO_U32)
     attempt: U16 = field(default_factory=lambda: NO_U16)
     keyed: U8 = field(default_factory=lambda: NO_U8)
-    """What each payload begins with: a `meta.Meta`."""
+    """The beginning of each payload: a `meta.Meta`."""
     upload: U64 = field(default_factory=lambda: NO_U64)
     """Number of a long payload; 0: it is short."""
     body_size: U32 = field(default_factory=lambda: NO_U32)

@@ -1,4 +1,4 @@
-"""Which messages travel between whom; and the one that carries another one further."""
+"""Which messages travel between clients and brokers and between brokers, and the one that carries another."""
 
 from __future__ import annotations
 
