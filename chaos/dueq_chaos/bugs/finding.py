@@ -14,7 +14,7 @@ from dueq_chaos.sim.storm import Outcome, Storm
 
 @dataclass(frozen=True)
 class Search:
-    """What a search came to.
+    """The result of a search.
 
     Attributes:
         bug: what was planted.

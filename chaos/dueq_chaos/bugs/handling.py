@@ -1,4 +1,4 @@
-"""Planted bugs that users meet who are not careful: extensions, settlings, ids, late frames, retries, browsing."""
+"""Planted bugs that careless users meet: extensions, settlings, ids, late frames, retries, browsing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs of jobs: what is hidden, who decides, what is taken back."""
+"""Planted bugs of jobs: which messages are hidden, who decides, which messages are taken back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs of unique keys: what is remembered of them, read of them, and answered about them."""
+"""Planted bugs of unique keys: the memory of them, the reads of them, and the answers about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs of what is kept and for how long: tables that are never cleaned, and what is forgotten too early."""
+"""Planted bugs of retention: tables that are never cleaned, and rows that are forgotten too early."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Changing the product while it runs: a line of one function's source, and back.
 
 A planted bug is written as the diff of a careless commit would be: *this text becomes that text*. The function is
-compiled anew from its changed source and given the new code; everybody who holds the function, under whatever name,
-has the bug. The text must be there exactly once, so a bug whose place has moved on says so and does not rot.
+compiled anew from its changed source and given the new code. So every holder of the function, under any name, has the
+bug. The text must be there exactly once, so a bug whose place has moved on says so and does not rot.
 """
 
 from __future__ import annotations

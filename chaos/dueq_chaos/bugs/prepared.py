@@ -1,4 +1,4 @@
-"""Planted bugs of pushes that are laid out before their instant: something that is believed at the instant."""
+"""Planted bugs of pushes that are laid out before their instant: a layout that is trusted, and not checked again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs of priority topics: their index, their window, their queue, and what a change of rank does."""
+"""Planted bugs of priority topics: their index, their window, their queue, and the effects of a change of rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs of recurrences: which ticks have a message, and what is taken back."""
+"""Planted bugs of recurrences: which ticks have a message, and which messages are taken back."""
 
 from __future__ import annotations
 

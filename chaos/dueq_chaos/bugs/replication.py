@@ -240,7 +240,7 @@ REPLICATION: Final = (
             0,
         ),
     ),
-    # Whatever a leader trims is committed, so every member holds the record before its log, and answers an offer with
+    # A leader trims only committed records, so every member holds the record before its log, and answers an offer with
     # its position. That check of the follower is planted away too: it is what an old offer meets that comes when the
     # replica has been filled and is counted on. Without the leader's checks alone nothing is harmed.
     Bug(

@@ -1,6 +1,6 @@
 """Planted bugs of `apply` that all replicas share: they agree with each other, and are wrong together.
 
-Only what knows the rules finds them: the naive reference that every committed record is held against (`sim/naive`).
+Only the naive reference finds them, as it knows the rules: every committed record is compared with it (`sim/naive`).
 """
 
 from __future__ import annotations

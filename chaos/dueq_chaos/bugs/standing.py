@@ -1,4 +1,4 @@
-"""Planted bugs of who may lead just now (unmeasured clocks, stopped replicas), and of who may delete."""
+"""Planted bugs of the right to lead at present (unmeasured clocks, stopped replicas), and of the right to delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs of the replicated state: what applying a record does, and the memory of past requests."""
+"""Planted bugs of the replicated state: the effects of applying a record, and the memory of past requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs of passes: filters, shifts, spreads, and what they leave behind."""
+"""Planted bugs of passes: filters, shifts, spreads, and the messages that they leave behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs of changing topics: what is in force, where, and from when on."""
+"""Planted bugs of changing topics: which settings are in force, where, and from when on."""
 
 from __future__ import annotations
 

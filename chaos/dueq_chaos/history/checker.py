@@ -1,8 +1,8 @@
 """Judges a whole history: columns sift out the few messages whose life needs to be looked at one by one.
 
-What the sieve lets pass has exactly one acknowledged insert, at most one delivery (whole, and after the latest due that
-may ever have been in force), no delivery if a cancel was confirmed, and an ack (or none of this, and is pending,
-cancelled, or perhaps so). No rule of `judging` applies to such a message.
+A message that the sieve lets pass has exactly one acknowledged insert, at most one delivery (whole, and after the
+latest due that may ever have been in force), no delivery if a cancel was confirmed, and an ack (or none of this, and is
+pending, cancelled, or perhaps so). No rule of `judging` applies to such a message.
 """
 
 from __future__ import annotations

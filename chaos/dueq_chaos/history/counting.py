@@ -1,4 +1,4 @@
-"""How much of what a history holds."""
+"""Counts of the operations and messages in a history."""
 
 from __future__ import annotations
 

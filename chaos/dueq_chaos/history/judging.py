@@ -2,7 +2,7 @@
 
 An operation takes effect at one moment between its invocation and its completion; one of unknown outcome at any
 moment from its invocation on, or never; a refused one never. A verdict is given only when no order of these moments
-explains what was seen. Each rule looks at one delivery (or one pair) against all operations, so it is sound, not
+explains the history. Each rule looks at one delivery (or one pair) against all operations, so it is sound, not
 complete: two deliveries that each can be explained, but not both at once, pass.
 
 When the mesh's clock (`released`, the length of a lease) is compared with instants of clients, a difference of up to
@@ -27,7 +27,7 @@ from dueq_chaos.history.operations import FOREVER, Kind, Told
 
 
 class Verdict(StrEnum):
-    """What must not happen."""
+    """A kind of event that must not happen."""
 
     LOST = "lost"
     EARLY = "delivered early"

@@ -40,18 +40,18 @@ An invocation and its completion have the same number of rows. A batch of many m
   that nothing was changed); `unknown` (it may have happened, or happen later, or never). Left out: all `done`.
   A completion may hold `error`, the error's name and text, for people to read.
 
-`receive` hands messages to the user: what is not in a completion of it was not delivered. `close` gives back all that
-the consumer still has. Every settling (ack, nack, release) must be recorded; one that is not recorded counts as not
-done. An operation with rows that were `refused` or `unknown` may be completed again (a retry of the same request):
-the last completion counts, and holds all rows. An operation without completion is one of unknown outcome.
+`receive` hands messages to the user: a message that is in no completion of it was not delivered. `close` gives back all
+messages that the consumer still has. Every settling (ack, nack, release) must be recorded; one that is not recorded
+counts as not done. An operation with rows that were `refused` or `unknown` may be completed again (a retry of the same
+request): the last completion counts, and holds all rows. An operation without completion has an unknown outcome.
 
 Two kinds of lines are single:
 
 * `{"event": "lost", "client", "id", "token", …}`: the SDK told the consumer that these leases are over.
 * `{"event": "note", "text", …}`: anything worth reading beside a message's story: a fault, a recovery.
 
-A run ends with a quiet: no more faults, a mesh that serves, consumers that go on receiving until all that is due has
-come, and then stop. A message that is still missing when the last of them stops is lost: a history cannot tell a
+A run ends with a quiet: no more faults, a mesh that serves, and consumers that go on receiving until all due messages
+have come, and then stop. A message that is still missing when the last of them stops is lost: a history cannot tell a
 mesh that has forgotten from one that was switched off too early.
 
 A last line without its newline was cut off by a crash, and is ignored.
@@ -69,7 +69,7 @@ FOREVER: Final = (1 << 63) - 1
 
 
 class Kind(IntEnum):
-    """What a client asked for."""
+    """The kind of an operation that a client asked for."""
 
     SCHEDULE = 0
     MOVE = 1
@@ -84,7 +84,7 @@ class Kind(IntEnum):
 
 
 class Told(IntEnum):
-    """What a client was told of one row."""
+    """The outcome that a client was told of one row."""
 
     DONE = 0
     LEASED = 1

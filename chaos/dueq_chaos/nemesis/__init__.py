@@ -1,6 +1,6 @@
 """The nemesis: a real mesh (processes, ZooKeeper, disks, sockets) under faults and traffic, and a verdict.
 
-plan        what shall break when, from a scenario or a seed; pure data
+plan        the faults and their instants, from a scenario or a seed; pure data
 machine     which faults this machine allows, and why not the others
 target      the mesh under test: brokers behind wires that can be cut, disks that can fill, clocks that can jump
 faults      each begins and ends; whatever happens, it is undone

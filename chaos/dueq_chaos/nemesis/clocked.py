@@ -1,7 +1,7 @@
 """`dueq`, under libfaketime.
 
 libfaketime 0.9.10 answers EINVAL to clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME) while it leaves the monotonic
-clock alone, and that is what `time.sleep` of Python 3.11 calls. `select` it does not touch. Everything else is the
+clock alone, and `time.sleep` of Python 3.11 makes that call. It does not touch `select`. Everything else is the
 real thing: C libraries see the false clock too.
 """
 

@@ -52,7 +52,7 @@ class Conductor:
 
     @property
     def broken(self) -> list[Happening]:
-        """What is broken now."""
+        """The faults that are under way."""
         return [happening for _, _, happening in self._running]
 
     def play(self, plan: Plan, duration_s: float, tick: Callable[[], bool]) -> None:

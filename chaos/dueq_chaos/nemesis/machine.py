@@ -1,4 +1,4 @@
-"""What this machine allows, found out by trying."""
+"""The faults that this machine allows, found out by trying."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found in the notes of a process of the traffic: ticks of recurrences, and messages known by keys."""
+"""Findings in the notes of a process of the traffic: ticks of recurrences, and messages known by keys."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Placement:
         return sum(number or 0 for row in counts for number in row)
 
     def text(self) -> str:
-        """What is not as it should be, for people."""
+        """Return the partitions that are not as they should be, for people."""
         return ", ".join(
             f"partition {uid}: " + (f"in sync {', '.join(p['isr'])}" if p["serving"] else "not served")
             for uid, p in sorted(self._seen.items())

@@ -38,7 +38,7 @@ _CUTS_ONLY = "network namespaces only cut here: the proxy also delays, loses and
 
 @dataclass(frozen=True)
 class Settings:
-    """What is asked for.
+    """The settings of a run.
 
     Attributes:
         scenarios: names; `RANDOM` for the random mode.

@@ -153,7 +153,7 @@ _WEATHER: Mapping[str, _Weather] = {
     "kill-consumer": _Weather(1.5, (0.5, 2), ("all",)),
 }
 RANDOM_KINDS = tuple(_WEATHER)
-"""What the random mode draws from."""
+"""The kinds of faults that the random mode draws from."""
 _CALM_S = (0.5, 8.0)
 _AT_ONCE = 3
 

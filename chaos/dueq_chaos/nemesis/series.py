@@ -1,4 +1,4 @@
-"""What a history looks like second by second."""
+"""A history second by second."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ EXIT_REFUSED, EXIT_STORE_FAILED = 1, 75
 
 
 class Consumers(Protocol):
-    """What faults do to the traffic."""
+    """The traffic's consumers, as far as faults act on them."""
 
     def kill_consumer(self) -> str:
         """`kill -9` one, and return its name."""

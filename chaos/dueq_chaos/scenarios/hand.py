@@ -134,7 +134,7 @@ class Request:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """What became of its rows, by the last answer."""
+        """The outcomes of its rows, by the last answer."""
         return [Outcome(outcome) for outcome in self.replies[-1].outcomes.tolist()]
 
     @property

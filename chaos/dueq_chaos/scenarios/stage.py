@@ -107,7 +107,7 @@ class Stage(SimMesh):
         return found is not None and found.replica.is_leader
 
     def node_of(self, uid: int = 0) -> PartitionNode:
-        """What the coordinator says of a partition."""
+        """Return the coordinator's node of a partition."""
         return self.coordinator.nodes[uid or self.uid][1]
 
     def isr(self, uid: int = 0) -> list[str]:

@@ -1,1 +1,1 @@
-"""A broker as a process with files: what it has written and synced, and what a power cut leaves of that."""
+"""A broker as a process with files: its writes and syncs, and the part of them that a power cut leaves."""

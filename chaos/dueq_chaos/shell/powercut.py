@@ -1,9 +1,9 @@
 """The state in which a power cut leaves a folder, built from the record of a process's system calls.
 
-The model is that of a journaling file system (ext4 ordered, XFS). Of each file, the content of its last sync is left.
-Of names (made, renamed, removed), everything before any finished sync is left, as that commits the journal. Of what
-came later, chance decides: of names some first ones, of each file's unsynced bytes a first part. A sync that had not
-returned at that instant has done nothing.
+The model is that of a journaling file system (ext4 ordered, XFS). Each file keeps the content of its last sync. All
+changes of names (made, renamed, removed) before any finished sync are kept, as a sync commits the journal. Chance
+decides about later changes: the first few changes of names are kept, and a first part of each file's unsynced bytes. A
+sync that had not returned at that instant has done nothing.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ CALLS = (
     "openat", "write", "writev", "pwrite64", "fsync", "fdatasync", "rename", "renameat", "renameat2", "unlink",
     "unlinkat", "ftruncate", "truncate", "mkdir", "mkdirat",
 )  # fmt: skip
-"""What changes files, and what makes that durable."""
+"""System calls that change files, and those that make the changes durable."""
 _BYTES_MAX = 1 << 22
 _TRY_S = 20
 _LINE = re.compile(

@@ -1,4 +1,4 @@
-"""A user who asks for single messages, linearizably: what had ended before the question is never shown as being there.
+"""A user who asks for single messages, linearizably: a message that ended before the question is never shown.
 
 It asks most while brokers sleep or are cut off. A leader that was replaced meanwhile has an older state, and may have
 the question before it knows.

@@ -1,4 +1,4 @@
-"""Shared bodies in a storm: what users send, and where the bytes must be, and must not be any more.
+"""Shared bodies in a storm: the users that send them, and where the bytes must be, and must not be any more.
 
 A body is on a replica's disk while, and only while, a message names it, or its grace lasts, or the log still holds the
 record that brought it.

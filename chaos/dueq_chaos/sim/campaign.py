@@ -20,7 +20,7 @@ _AHEAD = 4
 
 @dataclass
 class Tally:
-    """What a campaign came to so far.
+    """The result of a campaign so far.
 
     Attributes:
         failures: outcomes with a verdict, by seed.

@@ -1,4 +1,4 @@
-"""Users who do what the SDK allows and nobody should: wrong ids, ids twice, stale tokens, calls without patience."""
+"""Users who do things that the SDK allows and nobody should do: wrong ids, ids twice, stale tokens, impatient calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came with which idempotency key: of the requests with one key, one may take effect."""
+"""Requests by their idempotency keys: of those with one key, one may take effect."""
 
 from __future__ import annotations
 

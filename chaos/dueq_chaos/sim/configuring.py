@@ -1,6 +1,6 @@
-"""A user who changes topics while others use them, and what must hold then.
+"""A user who changes topics while others use them, and the rule that must hold then.
 
-Once a pause was confirmed, and until its end is asked for, no leader of whatever epoch pushes a message of the topic.
+Once a pause was confirmed, and until its end is asked for, no leader of any epoch pushes a message of the topic.
 """
 
 from __future__ import annotations

@@ -279,7 +279,7 @@ class ConsumingUser:
         self._later(self.random.randint(*self.habits.work_us), partial(self._decide, self._id, key, delivery))
 
     def _payload_of(self, key: MessageKey, delivery: Delivery) -> bytes:
-        """What the message is noted by: its payload, or the key of one with a shared body, which must be whole."""
+        """Return the message's name in notes: its payload, or its key if it has a shared body, which must be whole."""
         name, payload = delivery.key.encode(), bytes(delivery.payload)
         expected = self.history.shared.get(name)
         if expected is None:
@@ -292,7 +292,7 @@ class ConsumingUser:
     def _check_headers(self, key: MessageKey, delivery: Delivery) -> None:
         """Nobody gets other headers than were scheduled, unless a NACK may have replaced them.
 
-        What comes then is looked at as it leaves its leader (`invariants`).
+        Messages that come then are looked at as they leave their leader (`invariants`).
         """
         if key in self.history.reheaded:
             return

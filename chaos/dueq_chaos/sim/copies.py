@@ -1,4 +1,4 @@
-"""Copies of committed records: looked up on the disks themselves, whatever their brokers believe."""
+"""Copies of committed records: looked up on the disks themselves, no matter what their brokers believe."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Copies:
             first, last: sequences, both included; those that are committed count.
 
         Returns:
-            What some member lacks, or holds in another version than was committed; "" when all is well.
+            The record that some member lacks, or holds in another version than was committed; "" when all is well.
         """
         found = self._mesh.coordinator.nodes.get(uid)
         for member in found[1].isr if found is not None else ():

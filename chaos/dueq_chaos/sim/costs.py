@@ -1,11 +1,11 @@
-"""What a message costs the brokers' loops: three cores in one thread, with the frames between them, in virtual time.
+"""The cost of a message for the brokers' loops: three cores in one thread, the frames between them, in virtual time.
 
     python -m dueq_chaos.sim.costs 5000|steady|bulk|keyed [SECONDS]
 
 `bulk` and `keyed` load messages for later days, without and with unique keys; eight callers of two clients.
 
-Counts processor time of this thread, so it can be read on a busy machine, if two builds are run by turns. What is left
-out: sockets, system calls, the threads that write, and clients. Caches are warmer than in a mesh of processes.
+Counts processor time of this thread, so it can be read on a busy machine, if two builds are run by turns. It leaves out
+sockets, system calls, the threads that write, and clients. Caches are warmer than in a mesh of processes.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _GENERATED: Final = frozenset(("<lambda>", "<listcomp>", "<genexpr>", "<dictcomp
 
 @dataclass
 class Taken:
-    """What one storm took.
+    """The situations and lines that one storm took.
 
     Attributes:
         situations: by name.
@@ -107,7 +107,7 @@ def _probed(situation: Situation, taken: Taken) -> Any:
 
 @dataclass
 class Coverage:
-    """What a batch has taken so far.
+    """The situations and lines that a batch has taken so far.
 
     Attributes:
         storms: how many were looked at.

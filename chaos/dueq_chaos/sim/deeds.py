@@ -16,7 +16,7 @@ DEEDS: Final[dict[str, tuple[str, ...]]] = {
     "conditions": ("schedule within windows", "change versions", "change versions"),
     "pulls": ("pull", "pull", "pull by name"),
 }
-"""What each of these users does, as often as it is here."""
+"""The deeds of each of these users; one listed more often is done more often."""
 KINDS: Final = frozenset(kind for kinds in DEEDS.values() for kind in kinds)
 TOPICS: Final = ("timeline", "priority", "timeline", "fair")
 """Kinds of the topic, by turns."""

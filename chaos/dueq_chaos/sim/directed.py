@@ -15,7 +15,7 @@ from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.workload import Workload
 
 Users = Callable[[], Workload]
-"""What the users of the storm do."""
+"""Makes the users of the storm, with their deeds."""
 
 _DEEP = 600
 """Records: more than a leader sends to one follower without an answer."""
@@ -137,9 +137,10 @@ class Directed:
             self._later(5_500_000, lambda: mesh.nodes[self._leader()].crash(goodbye=True))
 
     def _wiped_and_asked(self, broker: str, random: Random) -> None:
-        """Of two who are counted on one is damaged, and dies when it was wiped or filled; then the other goes.
+        """Two members are counted on. One is damaged, and dies when it was wiped or filled; then the other goes.
 
-        Who comes back with nothing, or with less than it had acked, and who was away all the time, are then alone.
+        Two brokers are then alone: the one that comes back with nothing, or with less than it had acked, and the one
+        that was away all the time.
         """
         mesh, leader = self.mesh, self._leader()
         if not mesh.may_lose(leader):

@@ -219,7 +219,7 @@ class SimDisk:
         """The build that starts next knows those checkpoints; only while no process uses the disk.
 
         Returns:
-            What an older build has changed of them, which it must not.
+            Their changes by an older build, which must not make any.
         """
         wrong = []
         for uid, (newer, known) in self._newer.items():

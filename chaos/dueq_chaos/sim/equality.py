@@ -1,4 +1,4 @@
-"""Whether a replica's state, in memory and as its disk would give it back, is what the log comes to."""
+"""Whether a replica's state, in memory and as its disk would give it back, is the result of its log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def differences(store: OrderedStore, partition: Partition, reference: Timeline, 
         reopen: also compare what a process that starts now would find on the disk (it verifies the whole log).
 
     Returns:
-        What differs, and which payloads cannot be read; empty when all is well.
+        The differences, and the payloads that cannot be read; empty when all is well.
     """
     timeline = partition.timeline
     if timeline.applied != reference.applied or partition.replica.installing:

@@ -1,8 +1,8 @@
 """Swarm weights that make rare things common: in some seeds one or more things are at their end of the scale.
 
 Credit of one message, leases as short as they may be, a disk that is slow beside the network for as long as the storm
-lasts, a pipeline that is never empty, leaders that change all the time, acks in the last moment of their leases. What
-a storm is made of otherwise stays as it is drawn.
+lasts, a pipeline that is never empty, leaders that change all the time, acks in the last moment of their leases. The
+rest of a storm stays as it is drawn.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Timed = tuple[int, str]
 
 @dataclass
 class Stretched:
-    """What becomes of a plan.
+    """A plan after it was stretched.
 
     Attributes:
         consumers: (credit, lease in ms) of each.

@@ -1,9 +1,9 @@
-"""What becomes of messages besides what clients are told: they die, come back, expire, or a pass changes them.
+"""Fates of messages that clients are not told: they die, come back, expire, or a pass changes them.
 
 The committed records are judged, one after the other. A message dies by its last attempt, by a NACK that says so, or by
 its expiry, as its topic has it. It comes back by a REDRIVE only, and goes by a DISCARD that somebody has asked for, or
-when it was dead for long enough. A pass changes each message once, as it says, and only what its filter names; what it
-was to change and has waited all the time is changed when it ends.
+when it was dead for long enough. A pass changes each message once, as it says, and only those that its filter names. A
+message that it was to change, and that has waited all the time, is changed when the pass ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOOKED_AT: Final = (*_GIVING_BACK, *_BY_PASS, RecordKind.LAPSE, RecordKind.LEAS
 
 @dataclass
 class Fate:
-    """What has become of one message.
+    """The fate of one message.
 
     Attributes:
         dead: it is dead at present.
@@ -181,9 +181,9 @@ class Fates:
         return ""
 
     def _left_behind(self, record: Record, naive: Naive) -> str:
-        """Say what a pass has left that ends here: what it is about, and no record has named since it began.
+        """Say which message a pass that ends here has left: one that it is about, named by no record since it began.
 
-        What expires before its new instant is left as it is, and what was revealed while it went on may be.
+        A message that expires before its new instant is left as it is. One that was revealed meanwhile may be.
         """
         known = naive.passes.by_name.get(record.name)
         if known is None or json.loads(record.document)["do"] != "end" or known.state != PassState.ENDED:

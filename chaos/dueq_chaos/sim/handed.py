@@ -1,8 +1,8 @@
-"""What has left for consumers, under which lease: what nobody was given costs no attempt, and no token goes to two.
+"""Messages that left for consumers, by lease: one that nobody was given costs no attempt, and no token goes to two.
 
-An EXPIRE counts an attempt. So it names only what its leader has pushed, or has inherited: a leader cannot know what an
-earlier one has pushed. And what one process of a consumer with a name was given goes to a later process under another
-token: else the earlier one could settle what is the later one's.
+An EXPIRE counts an attempt. So it names only messages that its leader has pushed, or has inherited: a leader cannot
+know what an earlier one has pushed. And a message that one process of a consumer with a name was given goes to a later
+process under another token: else the earlier process could settle the later one's message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What users say of their messages in headers: it follows from the payload, so whoever gets one knows what is right."""
+"""Headers of users' messages: they follow from the payload, so every receiver of a message knows the right ones."""
 
 from __future__ import annotations
 

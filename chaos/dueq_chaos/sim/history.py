@@ -85,7 +85,7 @@ class Message:
     waived: str = ""
     """Why it need not be finished ("its topic was deleted")."""
     fate: Fate = field(default_factory=Fate)
-    """What the log says of it."""
+    """Its fate, as the log says."""
     deliveries: list[Delivery] = field(default_factory=list)
 
     @property

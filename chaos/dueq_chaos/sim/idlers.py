@@ -1,6 +1,6 @@
-"""A process with pulls that wait for very long, on a topic that nobody else consumes: whoever loses one is found out.
+"""A process with pulls that wait for very long, on a topic that nobody else consumes: a lost pull is found out.
 
-Now and then it begins another pull of a name, so that the earlier one has to end, and never the later one. In fine
+Now and then it begins another pull of a name: then the earlier one has to end, and never the later one. In fine
 weather, at the end, one message comes for each pull that waits. A pull that a leader or its client has forgotten gets
 none.
 """

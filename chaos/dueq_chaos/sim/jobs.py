@@ -1,7 +1,7 @@
-"""A user who loads jobs over all partitions and commits, aborts, cancels or forgets them; and what must hold of jobs.
+"""A user who loads jobs over all partitions and commits, aborts, cancels or forgets them; and the rules of jobs.
 
-No message of a hidden job leaves before home has committed it. Once everything is quiet all partitions know what home
-knows, nothing of a job that ended is left, and of one that was committed and not cancelled every acknowledged message
+No message of a hidden job leaves before home has committed it. Once everything is quiet, all partitions know what home
+knows, and no message of an ended job is left. Every acknowledged message of a job that was committed and not cancelled
 is owed, like any other (`history`).
 """
 

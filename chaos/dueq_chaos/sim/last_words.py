@@ -1,7 +1,7 @@
-"""The last words of a storm: what brokers tell each other when nothing follows it, and some of it gets lost.
+"""The last words of a storm: frames between brokers that nothing follows, and of which some get lost.
 
-A lost frame is made up for by the next one, as a rule. So messages come and go once more while frames between brokers
-get lost, and then there is silence: what every replica must know, it has to be told again.
+As a rule, the next frame makes up for a lost one. So messages come and go once more while frames between brokers
+get lost, and then there is silence: every replica has to be told again what it must know.
 """
 
 from __future__ import annotations

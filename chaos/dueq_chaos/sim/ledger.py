@@ -1,4 +1,4 @@
-"""The committed records of a mesh, and the state that they come to when applied once, in memory.
+"""The committed records of a mesh, and the state that results when they are applied once, in memory.
 
 The common result of all replicas is compared with a naive reference of the rules (`naive`), record by record.
 """
@@ -111,7 +111,7 @@ class Ledger:
         return [at for at, record in records.items() if record.kind == RecordKind.BODY and len(record.size)]
 
     def fate(self, key: MessageKey) -> Fate:
-        """What has become of a message; it changes with what becomes of it."""
+        """Return the fate of a message: an object that changes as the message does."""
         return self._of(key[0]).fates.of(key[1] << 16 | key[2])
 
     def due_of(self, key: MessageKey) -> int:

@@ -1,4 +1,4 @@
-"""Partial losses: a disk that holds a part of what it held, a mixture of two states, or what another build wrote.
+"""Partial losses: a disk that holds a part of its data, a mixture of two states, or another build's data.
 
 One broker at a time, and only while the others hold everything: more would be a loss by design.
 """

@@ -56,7 +56,7 @@ _OWN_BOUNDS: Final = frozenset(
 
 
 class Census:
-    """What there is in one broker's core.
+    """The containers and objects of one broker's core.
 
     Attributes:
         elements: of containers, by "Class.attribute".
@@ -191,7 +191,7 @@ def _marks(weight: LogWeight, now: Now) -> Iterator[str]:
 
 
 def _past(timeline: Timeline, now: Now) -> Iterator[str]:
-    """What is remembered of past requests and jobs, by the age of the partition."""
+    """Judge the memory of past requests and jobs by the age of the partition."""
     for dedup in (timeline.dedup, timeline.job_dedup):
         oldest_ms = dedup.oldest_age_ms
         if oldest_ms is not None and oldest_ms < timeline.age_ms - dedup.limits.age_ms:

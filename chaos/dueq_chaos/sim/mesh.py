@@ -1,4 +1,4 @@
-"""A whole simulated mesh with its clients, and what must hold in it."""
+"""A whole simulated mesh with its clients, and the rules that must hold in it."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ class SimMesh:
         self._harmed = True
 
     def weather(self, uid: int) -> object:
-        """What names the present weather of a partition, and who leads it; None while anything may be held up.
+        """Return a value for the present weather of a partition and its leader; None while anything may be held up.
 
         While a follower stands still nothing is committed, and a client sends no more than a few requests ahead.
         The leader takes its own pauses into account.

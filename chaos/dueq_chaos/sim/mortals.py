@@ -1,6 +1,6 @@
 """Users of messages that may die: by their attempts, by their expiry, or because a consumer says so.
 
-What holds of every record is judged by `fates`; and in the end nothing is dead for longer than its topic keeps it.
+`fates` judges the rules of every record. In the end no message is dead for longer than its topic keeps it.
 """
 
 from __future__ import annotations

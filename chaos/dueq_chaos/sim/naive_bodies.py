@@ -1,4 +1,4 @@
-"""Shared bodies in the reference: which of them a partition keeps, and what becomes garbage."""
+"""Shared bodies in the reference: which of them a partition keeps, and which become garbage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One live message in the reference, and what a record did."""
+"""One live message in the reference, and the effects of a record."""
 
 from __future__ import annotations
 

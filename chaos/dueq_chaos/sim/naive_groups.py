@@ -1,4 +1,4 @@
-"""The groups of a partition in the reference: their numbers, and what is set for them."""
+"""The groups of a partition in the reference: their numbers and their settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs of a partition in the reference: what is known of each, and how it is decided."""
+"""The jobs of a partition in the reference: the state of each, and how it is decided."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Digest = tuple[int, int]
 
 @dataclass(slots=True)
 class NaiveName:
-    """What a key names.
+    """The message that a key names.
 
     Attributes:
         first, key: the message.
@@ -40,11 +40,11 @@ def once_of(record: Record, at: int) -> Digest:
 
 
 class NaiveKeys:
-    """What unique keys name.
+    """The messages that unique keys name.
 
     Attributes:
         names: by their hashes.
-        met: of the record that is being applied, what the rows met that did not take effect.
+        met: of the record that is being applied, the messages met by rows that did not take effect.
         replaced: of the same record, the messages that have lost their keys, and gone.
     """
 
@@ -60,7 +60,7 @@ class NaiveKeys:
         }
 
     def again(self, record: Record, at: int, age: int) -> Outcome | None:
-        """What a row is told whose idempotency key has come before, or that only claims it; None: it goes on."""
+        """Return the answer to a row whose idempotency key came before, or that only claims it; None: it goes on."""
         name = self.names.get(once_of(record, at))
         if name is None and record.claim:
             self.answer(record, at, age, (0, 0, 0))

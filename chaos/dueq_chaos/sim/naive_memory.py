@@ -1,4 +1,4 @@
-"""The memory of a partition of past requests, once more: a plain list of answers, the oldest first."""
+"""A partition's memory of past requests, once more: a plain list of answers, the oldest first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Met = tuple[int, int, int, int]
 
 @dataclass(eq=False, slots=True)
 class Answer:
-    """What was answered to a request that took effect.
+    """The answer to a request that took effect.
 
     Attributes:
         client, number, digest: the request.
@@ -41,7 +41,7 @@ class Answer:
 
     @property
     def extra(self) -> int:
-        """What it weighs beside its head."""
+        """Its weight beside its head, bytes."""
         met = len(self.outcomes) + 26 * len(self.met) if self.met else 0
         return self.rows + 4 * len(self.window) + met
 
@@ -51,7 +51,7 @@ Verdict = tuple[Code, Answer | None, bool]
 
 
 class NaiveMemory:
-    """What became of past requests."""
+    """The answers to past requests."""
 
     def __init__(self, limits: DedupLimits) -> None:
         self.limits = limits

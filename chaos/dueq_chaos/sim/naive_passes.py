@@ -1,4 +1,4 @@
-"""The passes of a partition in the reference: what is known of each, and which messages it may still change."""
+"""The passes of a partition in the reference: the state of each, and the messages that it may still change."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from functools import partial
 from dueq_chaos.sim.world import World
 
 DELAY_US = (50, 400)
-"""What a message usually takes."""
+"""The usual delay of a message, least and most."""
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Network:
         self._held.setdefault((source, target), [])
 
     def release(self) -> None:
-        """What was held up arrives now, in its order."""
+        """Let the frames that were held up arrive now, in their order."""
         held, self._held = self._held, {}
         for path, frames in held.items():
             at_us = self._world.now_us

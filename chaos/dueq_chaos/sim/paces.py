@@ -1,7 +1,8 @@
 """No group of a fair topic is leased faster than its rate: counted over each leadership, from outside.
 
-What is set for `a` holds for `a.b`, too. Counted are the messages that LEASE records name as their leader proposes
-them, from the first one on that is proposed while the same rate is set: then the group had no more than its burst.
+The settings of `a` hold for `a.b`, too. The count has the messages that LEASE records name as their leader proposes
+them. It begins with the first record that is proposed while the same rate is set: then the group had no more than its
+burst.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _DRIFT = 100
 
 
 class Paces:
-    """What was leased of each group since the same leader has had the same rate for it."""
+    """Counts of the messages leased of each group since the same leader has had the same rate for it."""
 
     def __init__(self) -> None:
         self._since: dict[tuple[int, str], tuple[tuple[str, int, int, int], int]] = {}

@@ -34,7 +34,7 @@ CARELESS = (
 )  # fmt: skip
 """Deeds of careless users (see `careless`), and of readers meanwhile."""
 CONFIGURING = ("pause topic", "pause for a while", "change settings", "add partitions", "purge", "limit rate")
-"""What is done to topics in use (see `configuring`)."""
+"""Changes of topics in use (see `configuring`)."""
 _CONFIGURED = (1, 6, 11)
 """Of every so many seeds, but for the first few, these have such changes."""
 _FEW_KINDS_FROM = 4096

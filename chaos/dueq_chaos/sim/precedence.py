@@ -1,11 +1,11 @@
 """The guarantee of a kind's order, looked at from outside.
 
 When a LEASE is proposed, no message that is ready and free in that partition, in the state applied then, comes before
-one that it names and that was not triggered; in a fair topic none of the same group. What it names is ready itself: a
-lease ahead of its time would take a credit or a slot from what is. Ready is what waits until the record's stamp or
-sooner; what was ready once may be leased though the leader's clock was set back since. Free is what waits, may be
-delivered, and is named by no record that is in the log and not applied. The state is the naive reference's, which has
-no window.
+one that it names and that was not triggered; in a fair topic none of the same group. The messages that it names are
+ready themselves: a lease ahead of its time would take a credit or a slot from a ready message. A message is ready if it
+waits until the record's stamp or sooner; one that was ready once may be leased though the leader's clock was set back
+since. A message is free if it waits, may be delivered, and is named by no record that is in the log and not applied.
+The state is the naive reference's, which has no window.
 """
 
 from __future__ import annotations

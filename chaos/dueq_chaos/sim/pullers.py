@@ -1,7 +1,7 @@
 """Users who pull: they take messages once, and settle them later by id and token, from another process.
 
 A lease that was pulled belongs to no connection: it lasts through the end of the process that pulled it, and through a
-change of leader. A consumer with a name that pulls again gets back what it does not say that it holds.
+change of leader. A consumer with a name that pulls again gets back the leases that it does not list as held.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Pullers:
             world.after(random.randint(*works_us), settle)
 
     def _payload_of(self, delivery: Delivery) -> bytes:
-        """What the message is noted by: its payload, or the key of one with a shared body."""
+        """Return the message's name in notes: its payload, or its key if it has a shared body."""
         name, payload = delivery.key.encode(), bytes(delivery.payload)
         return name if self._mesh.history.shared.get(name) == payload else payload
 

@@ -12,7 +12,7 @@ _SLACK_US = 3_000_000
 
 
 class Rates:
-    """What was leased of each partition under its present leader and settings."""
+    """Counts of the messages leased of each partition under its present leader and settings."""
 
     def __init__(self) -> None:
         self._since: dict[int, tuple[tuple[int, int], int]] = {}

@@ -33,7 +33,7 @@ Shown = tuple[str, int, int, int, int, int]
 
 
 class Seen:
-    """What one whole walk has shown.
+    """The result of one whole walk.
 
     Attributes:
         place: of the partition in its topic.

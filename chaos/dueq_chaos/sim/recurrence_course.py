@@ -1,4 +1,4 @@
-"""What must hold of recurrences: one message for each tick, through whatever happens.
+"""The rules of recurrences: one message for each tick, whatever happens.
 
 The committed records are judged, one after the other. A recurrence that waits has to wait for a tick of its terms, a
 FIRE that brings a message has to move it on to the very next tick, and one that brings none needs a reason. Once
@@ -25,7 +25,7 @@ _CLOCKS_MS = 1_000
 
 @dataclass
 class Deeds:
-    """What one record did to messages of recurrences.
+    """The effects of one record on messages of recurrences.
 
     Attributes:
         fired: key, payload, due, first instant and rank of each new message.
@@ -135,7 +135,7 @@ class Course:
         )
 
     def _acted(self, record: Record, naive: Naive) -> str:
-        """What waits now waits for the very next tick; and nothing is left of what was to come, if it was to go."""
+        """Check that a recurrence waits for the very next tick, and that none of its taken messages is left."""
         known = naive.recurrences.by_name.get(record.name)
         number, waited_for = self._before.get(record.name, (0, 0))
         if known is None:

@@ -1,6 +1,6 @@
-"""A user of recurrences; and what must hold of them in the end: no tick is overdue.
+"""A user of recurrences; and a rule that must hold in the end: no tick is overdue.
 
-What holds of every record is judged by `recurrence_course`. A message that was fired is owed like any other, unless it
+`recurrence_course` judges the rules of every record. A message that was fired is owed like any other, unless it
 was taken back; then it is never delivered (`history`).
 """
 
@@ -86,9 +86,9 @@ class RecurringUser:
         return terms
 
     def _rank_and_group(self, action: str) -> dict[str, Any]:
-        """Return what is said of its messages in a topic that has ranks or groups: drawn from a stream of its own.
+        """Return the rank and group of its messages in a topic that has them: drawn from a stream of its own.
 
-        Whoever creates one says nothing of what is usual.
+        A creation leaves out the usual values.
         """
         found = self.mesh.coordinator.topics.get(self.topic)
         order = order_of(found.kind) if found is not None else order_of("timeline")

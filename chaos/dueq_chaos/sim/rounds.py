@@ -1,9 +1,9 @@
 """Groups of a fair topic take turns, looked at from outside.
 
-On each level, while something of a group is ready and could be leased, another group is leased at most as many messages
-as its weight is: so the first message of a group waits at most for the sum of the weights. Turns are the leader's: they
-begin anew with each leadership, and whenever a leader makes its queue anew. While something that is ready may be only
-on the disk, nothing is counted. The messages of one LEASE are leased together, in whatever order it names them.
+On each level, while a group has a ready message that could be leased, another group is leased at most as many messages
+as its weight. So the first message of a group waits for no more messages than the sum of the weights. Turns are the
+leader's: they begin anew with each leadership, and whenever a leader makes its queue anew. While a ready message may be
+only on the disk, nothing is counted. The messages of one LEASE are leased together, in any order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Child = tuple[str, str]
 
 @dataclass
 class _Leadership:
-    """What has been seen of one leadership.
+    """The observations of one leadership.
 
     Attributes:
         ring: the root of all turns.

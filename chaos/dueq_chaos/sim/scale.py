@@ -1,4 +1,4 @@
-"""Limits made small: what takes a week or a gigabyte in life happens within a storm.
+"""Limits made small: an event that takes a week or a gigabyte in life happens within a storm.
 
 A limit is a name of `dueq.limits`; modules have copies of some under the same name, and values that follow from them.
 All of these change for as long as a storm lasts, and keep the relations that are asserted where they are made.

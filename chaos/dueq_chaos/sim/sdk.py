@@ -116,7 +116,7 @@ class SimClient:
         return self.world.random.getrandbits(128).to_bytes(16, "big")
 
     def now(self) -> Now:
-        """What its clocks show."""
+        """Return the time of its clocks."""
         return Now(self.world.wall_us, self.world.now_us)
 
     # -------------------------------------------------------------- what its user does

@@ -1,9 +1,8 @@
-"""What is set for groups holds, looked at from outside.
+"""The settings of groups hold, looked at from outside.
 
-A LEASE names no message of a paused group, and gives no group more than its `max_unacked`, but for triggered messages;
-what is set for `a` holds for `a.b`, too. Counted are the messages that are leased in the state applied then, and those
-that LEASE records name
-which are in the log and not applied. The state is the naive reference's.
+A LEASE names no message of a paused group, and gives no group more than its `max_unacked`, but for triggered messages.
+The settings of `a` hold for `a.b`, too. The count has the messages that are leased in the state applied then, and those
+named by LEASE records that are in the log and not applied. The state is the naive reference's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Users of a fair topic: groups of several levels, and what is set for them while messages come."""
+"""Users of a fair topic: groups of several levels, and settings of groups that change while messages come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pauses that were confirmed, as whoever asked for them knows."""
+"""Pauses that were confirmed, as the clients that asked for them know."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _TRACE_LINES = 4_000
 
 @dataclass
 class Outcome:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
         seed: which repeats it exactly.
@@ -181,7 +181,7 @@ class Storm:
         self._weather()
 
     def _weather(self) -> None:
-        """What is usual in this world."""
+        """Set the usual weather of this world."""
         weather, options = self.mesh.network.weather, self.plan.options
         weather.lost_share, weather.twice_share = options.lost, options.twice
         weather.slow_share = options.slow

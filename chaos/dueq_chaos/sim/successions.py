@@ -1,4 +1,4 @@
-"""Misfortunes around a change of leader: what the old one has sent, promised and counted on meets its successor.
+"""Misfortunes around a change of leader: the old one's frames, promises and assumptions meet its successor.
 
 A directed storm (see `plan.DIRECTED`) is given to one of them. They look into brokers to strike at the right instant,
 as an adversary would. The result is judged from outside, like everything else.
@@ -231,7 +231,8 @@ class Successions(Plots):
     def leads_again(self, broker: str, random: Random) -> None:
         """A leader is replaced while many wait for it, comes back as a follower, and leads again at once.
 
-        Who waits reaches nobody else, so it still waits then; another's record is where its own would have been.
+        A client that waits reaches no other broker, so it still waits then. Another client's record is where its own
+        would have been.
         """
         mesh, network = self.mesh, self.mesh.network
         uid, leader, others = self._led(random)

@@ -1,4 +1,4 @@
-"""Users of passes: whatever matches a filter is cancelled, shifted, moved, ranked, redriven or purged.
+"""Users of passes: all messages that match a filter are cancelled, shifted, moved, ranked, redriven or purged.
 
 Passes are stopped half-way now and then, and leaders fall while they work.
 """

@@ -1,4 +1,4 @@
-"""Compares the results of `apply`, and its state, with the naive reference."""
+"""Comparison of the results of `apply`, and of its state, with the naive reference."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def deed_differs(record: Record, applied: Applied, timeline: Timeline, told: Tol
 
     Args:
         record: the record.
-        applied, timeline: what the product made of it; everything is in its memory.
-        told, naive: what the reference made of it.
+        applied, timeline: the product's results; everything is in its memory.
+        told, naive: the reference's results.
 
     Returns:
-        What differs; "" when all is well.
+        The difference; "" when all is well.
     """
     if told.results or applied.results:
         found: list[Any] = [
@@ -95,7 +95,7 @@ def state_differs(timeline: Timeline, naive: Naive) -> str:
         naive: after the same record.
 
     Returns:
-        What differs; "" when all is well.
+        The difference; "" when all is well.
     """
     found: dict[str, Any] = timeline.export()
     for what, expected in _exported(naive).items():

@@ -1,8 +1,8 @@
 """A mesh that is upgraded one broker at a time, and does not always get to the end.
 
-The next build is the present one with a feature level that is higher by one. No format has changed with it, so what
-can be seen is the level itself: a partition reaches it when the last of its replicas has been replaced, and every
-record of its leader carries it from then on.
+The next build is the present one with a feature level that is higher by one. No format has changed with it, so only the
+level itself can be seen: a partition reaches it when the last of its replicas has been replaced, and every record of
+its leader carries it from then on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every fault is."""
+"""The base of every fault."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Fault(ABC):
         """Break it.
 
         Returns:
-            What was done, and to which broker, for people: `kill -9 b2 (leader)`.
+            The deed and the broker, for people: `kill -9 b2 (leader)`.
         """
 
     @abstractmethod

@@ -36,7 +36,7 @@ class _Wired(Fault):
         raise NotImplementedError
 
     def text(self, who: str) -> str:
-        """What is done, for people."""
+        """Return the deed in words, for people."""
         raise NotImplementedError
 
 

@@ -4,8 +4,8 @@ Every broker advertises a port of this process, so clients and peers reach it th
 ZooKeeper by a port of its own. The opener of a connection to a broker's port is found where the kernel tells it: the
 socket's inode in /proc/net/tcp, and the broker process that holds it. Everybody else is a client.
 
-A way that is cut holds bytes (and the end of a connection) back and lets them pass afterwards, which is what a real
-partition looks like above TCP. Run as a process of its own, so that it is not in anybody's way:
+A way that is cut holds bytes (and the end of a connection) back and lets them pass afterwards, as a real partition does
+above TCP. Run as a process of its own, so that it is not in anybody's way:
 
     stdin   one JSON object a line: {"brokers": {id: pid}}, {"rules": [[from, to, rule], …]}, {"reset": id};
             its end is the end of this process
@@ -74,7 +74,7 @@ class Switchboard:
                     line.reset()
 
     def rule(self, source: str, to: str) -> Rule:
-        """What holds on a way."""
+        """Return the rule of a way."""
         return self.rules.get((source, to), FREE)
 
 

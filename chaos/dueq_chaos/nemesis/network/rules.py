@@ -16,7 +16,7 @@ Way = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What happens on one way.
+    """The treatment of the bytes on one way.
 
     Attributes:
         cut: nothing passes, nothing is refused: as when packets vanish. Bytes that were sent meanwhile arrive after

@@ -1,4 +1,4 @@
-"""The wires of a mesh, seen from the one who cuts them."""
+"""The wires of a mesh, as the faults that cut them see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumers: most messages they acknowledge; others they give back, keep longer, or let lapse."""
+"""Consumers: they acknowledge most messages, and give back, keep longer or let lapse the others."""
 
 from __future__ import annotations
 

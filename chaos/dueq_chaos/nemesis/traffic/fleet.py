@@ -34,7 +34,7 @@ _KEYED_SHARE = 0.1
 
 @dataclass
 class Counters:
-    """What the processes say of themselves.
+    """The reports of the processes about themselves.
 
     Attributes:
         scheduled, delivered: by process.

@@ -21,7 +21,7 @@ def insist(call: Callable[[], T]) -> T | None:
     """Make a call; repeat it as its error says until its outcome is known.
 
     Returns:
-        What it returned; None where it was refused, or where nobody knew for too long.
+        The call's result; None if it was refused, or if its outcome stayed unknown for too long.
     """
     until = time.monotonic() + INSIST_S
     while time.monotonic() < until:
@@ -42,7 +42,7 @@ def repeat(call: Callable[[], T], final: tuple[type[DueqError], ...] = ()) -> T 
         final: errors after which it is not made again.
 
     Returns:
-        What it returned; None after a final error, or where none succeeded for too long.
+        The call's result; None after a final error, or if no call succeeded for too long.
     """
     until = time.monotonic() + INSIST_S
     while time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""A producer that knows its messages by unique keys only, and who receives them.
+"""A producer that knows its messages by unique keys only, and the consumer of these messages.
 
 It keeps no id and no `retry()`: after any error it schedules again under the same key, as a process that was started
 anew would. Lines of its notes, one JSON object each; instants are Unix µs of this machine's clock:

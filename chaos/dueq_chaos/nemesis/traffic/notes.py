@@ -1,4 +1,4 @@
-"""What a process of the traffic writes down for a judge, line by line; its threads may all write."""
+"""Notes of a process of the traffic for a judge, line by line; all its threads may write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process of the traffic can be told, and what it says of itself."""
+"""The orders that a process of the traffic takes, and its reports about itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrences of every second, and who receives their messages.
+"""Recurrences of every second, and the consumer of their messages.
 
 Lines of its notes, one JSON object each; instants are Unix ms of this machine's clock:
 
