@@ -235,7 +235,7 @@ class BrokerCore:
         return bool(events) or held or self._clock.hold
 
     def push(self, now: Now) -> list[Effect]:
-        """Push what was laid out for this instant, before the input of a turn is heard: that must not be late for it.
+        """Push what was laid out for this instant, before the input of a turn is heard: the input must not delay it.
 
         It is as if the input had come after the instant. A broker that was paused hears first: until then nothing is
         certain.
@@ -277,7 +277,8 @@ class BrokerCore:
     def next_change_ms(self, now: Now) -> int | None:
         """Return the next instant (Unix ms) at which a message is due, a lease ends or a recurrence ticks.
 
-        For a mesh inside a test: of what is in memory, with clocks that are right. None: there is no such instant.
+        For a mesh inside a test: it looks at memory only, and takes the clocks to be right. None: there is no such
+        instant.
         """
         times = [partition.next_ms(now.wall_ms) for partition in self._partitions.values()]
         for dispatcher in self._dispatchers.values():

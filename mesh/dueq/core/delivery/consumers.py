@@ -127,7 +127,7 @@ class ConsumerSession:
         return self.fits(size) and self.free_rows(now) > 0
 
     def begin_attach(self, frame: ConsumerFrame) -> None:
-        """Begin anew with a frame that attaches: what was pushed before counts no more."""
+        """Begin anew with a frame that attaches: earlier pushes count no more."""
         self.attach = frame.attach
         self.life = frame.life
         self.detached = frame.detached
@@ -163,16 +163,16 @@ class Deal(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """The session that gets what is due in one millisecond, and how many rows more before another does."""
+    """The session that gets the rows due in one millisecond, and how many more it gets before another does."""
 
     session: ConsumerSession
     left: int
 
 
 _Place = tuple[int, int, ConsumerSession]
-"""(what it had been served when it was entered, number of the place, session)"""
+"""(its `served` when it was entered, number of the place, session)"""
 Runs = dict[int, Run]
-"""By millisecond: what is dealt in one turn for several partitions makes common runs."""
+"""By millisecond: the deals of one turn for several partitions make common runs."""
 
 
 class _Hand:
@@ -194,7 +194,7 @@ class _Hand:
         self._column.append(self._owners.setdefault(session, len(self._owners)))
 
     def deal(self, count: int) -> Deal:
-        """Return what was dealt of `count` rows."""
+        """Return the deal of `count` rows: which of them were dealt, and to whom."""
         column = np.repeat(np.array(self._column, np.uint16), list(map(len, self._pieces)))
         rows = None
         if self.dealt < count:
@@ -210,7 +210,7 @@ class Consumers:
         self.by_number: dict[int, ConsumerSession] = {}
         self.dealt_pulls: dict[int, ConsumerSession] = {}
         """Pulls that something was dealt to, by number."""
-        # A heap with one place for each session in line; whoever was served since is put right when it comes up.
+        # A heap with one place for each session in line. A session that was served since is put right when it comes up.
         self._line: list[_Place] = []
         self._places = 0
         self._level = 0  # what the session that was last in turn had been served before
@@ -310,7 +310,7 @@ class Consumers:
         Args:
             sizes: payload bytes of each row, in the order in which they are wanted.
             waits: when each is due (ms); what is due already, the present millisecond.
-            runs: what was dealt in this turn before; begun with an empty one.
+            runs: the deals of this turn so far; begun with an empty one.
             now: the instant.
             strict: nothing that comes after a row that fits nobody is dealt.
         """
@@ -341,7 +341,7 @@ class Consumers:
                 self._note_pull(session, instants[at])
                 run.left -= rows
                 at += rows
-                if alone:  # who joins later has no claim to what nobody else could take
+                if alone:  # a session that joins later has no claim to rows that nobody else could take
                     self._level = session.served
         return hand.deal(count)
 
@@ -351,7 +351,7 @@ class Consumers:
             self.dealt_pulls[session.number_here] = session
 
     def _next(self, instant_ms: int, now: Now) -> tuple[ConsumerSession | None, int]:
-        """Return who was served least of those who can take a row due at an instant, and how many; others leave."""
+        """Return the least served session that can take a row due at an instant, and how many rows; others leave."""
         line = self._line
         while line:
             served, _, session = line[0]
@@ -420,7 +420,7 @@ class Consumers:
     def _first_to_take(
         self, turn: list[_Place], size: int, instant_ms: int, now: Now
     ) -> ConsumerSession | None:
-        """Return who was served least of those in turn whom a message of this size fits."""
+        """Return the least served session of these places that has room for a message of this size."""
         too_full: list[_Place] = []
         taker: ConsumerSession | None = None
         while turn and taker is None:

@@ -87,7 +87,7 @@ class TopicDispatcher:
 
     Args:
         topic: name.
-        broker_id, incarnation: this broker and its life, named in what is sent to a consumer.
+        broker_id, incarnation: this broker and its life, named in every frame to a consumer.
         metrics: counters.
         new_token: gives out numbers for read orders.
         turns: whose turn it is, in topics of this kind.
@@ -225,7 +225,7 @@ class TopicDispatcher:
     # -------------------------------------------------------------- cancel, move, extend
 
     def withhold(self, uid: int, keys: U64) -> U64:
-        """A CANCEL or MOVE of these messages is about to be appended: hold back what has not been pushed.
+        """A CANCEL or MOVE of these messages is about to be appended: hold back those that were not pushed.
 
         Returns:
             Per key the token of its lease, to be carried by that record; 0 where no lease is proposed or

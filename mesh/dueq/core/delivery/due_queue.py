@@ -1,7 +1,7 @@
 """The waiting messages of one partition in the order in which they become due.
 
 A heap of integers `wait_at << 56 | key`, so order is (wait_at, log sequence, row) and nothing else. A short one is
-kept sorted, and a sorted list is a heap: what is due is then cut off in one piece.
+kept sorted, and a sorted list is a heap: the due messages are then cut off in one piece.
 
 Deletion is lazy: the place of a message that was moved or cancelled stays in the heap until it comes up, and is then
 checked, many at a time, against the timeline's rows. Nothing is ever forgotten: a message that the timeline shows as
@@ -31,7 +31,7 @@ NEVER_MS: Final = 1 << 62
 SPARE_PLACES: Final = 256
 """Dead places that are always allowed, so that a small heap is not rebuilt again and again."""
 SORTED_PLACES: Final = 4096
-"""Up to this many places are kept sorted. Of more, a few that are added are pushed into the heap."""
+"""Up to this many places are kept sorted. If there are more, a few added ones are pushed into the heap."""
 _SORTED_AT_ONCE: Final = 16
 """More new places than this are sorted in only if they are in order."""
 WAITING: Final = int(State.WAITING)

@@ -50,7 +50,7 @@ class FairQueue:
     """Places of waiting messages; see `WaitingQueue`.
 
     Attributes:
-        until_ms: what waits until then is ready: the latest instant that was asked for.
+        until_ms: messages that wait until then are ready: the latest instant that was asked for.
         is_starving: somebody whose turn it is waits for the disk.
     """
 
@@ -121,7 +121,7 @@ class FairQueue:
             self._give_turn_back(leaf)
 
     def pass_over(self, entries: Entries) -> None:
-        """Give their groups the turns back: who has many of them must not wait for a turn of all others with each."""
+        """Give their groups the turns back: a group with many of them must not wait for all others after each."""
         for key in reversed(keys_of(entries).tolist()):
             leaf = self._given[key]
             self._discharge(self._leaves.get(leaf.number, leaf))
@@ -336,7 +336,7 @@ class FairQueue:
     # ------------------------------------------------------------ turns
 
     def pop(self, until_ms: int, limit: int, taken: KeysView[int], *, again: bool = False) -> Entries:
-        """Take out what comes next of all that waits until `until_ms` or sooner (see `WaitingQueue`)."""
+        """Take out the next of all messages that wait until `until_ms` or sooner (see `WaitingQueue`)."""
         if not again:
             self._given.clear()
             self._wake(until_ms, min(max(2 * limit, FAIR_WAKES_MIN), FAIR_WAKES_MAX))
@@ -349,7 +349,7 @@ class FairQueue:
         return found
 
     def _take(self, until_ms: int, limit: int, taken: KeysView[int], *, again: bool) -> Entries:
-        """Take out what comes next of all that is awake."""
+        """Take out the next messages of the groups that are awake."""
         self._looks, self._stopped = FAIR_LOOKS_MAX, False
         if self._root.front is None:
             return NO_ENTRIES
@@ -381,7 +381,7 @@ class FairQueue:
     def _valid(self, chosen: list[tuple[Node, int]], taken: KeysView[int]) -> Entries:
         """Return the entries that still wait at their place and that nobody has taken, up to one that does not.
 
-        Its group gets the turn back, so whatever was chosen after it may come later: it is put back.
+        Its group gets the turn back, so messages chosen after it may have to come later: they are put back.
 
         Args:
             chosen: leaves and places.

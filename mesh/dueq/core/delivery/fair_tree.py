@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 
 
 class Node:
-    """One level of the tree of groups, or what is a group's own.
+    """One level of the tree of groups, or a group's own messages beside the groups below it.
 
     Attributes:
-        name: of the group, under which something may be set for it; "" for what is a group's own.
+        name: of the group, under which something may be set for it; "" for a group's own messages.
         parent: the level above; None: the root.
         number: of the group, if it is a leaf; -1: it has groups below it.
-        own: what is the group's own, beside the groups below it; None: nothing.
+        own: the node of the group's own messages, beside the groups below it; None: nothing.
         children: groups below it, by the last part of their names; None: there are none.
         front: the child whose turn it is, of those that have something ready; None: none has.
         ring_size: how many children have something ready.
@@ -66,7 +66,7 @@ class Node:
         return self.children.get(level) if self.children is not None else None
 
     def leaf(self, name: str, number: int, split: Callable[[Node], None]) -> Node:
-        """Return a leaf for what is a group's own, and have all levels above it; to be called at the root.
+        """Return a leaf for a group's own messages, and make all levels above it; to be called at the root.
 
         A leaf that is there already keeps its number.
 
@@ -93,7 +93,7 @@ class Node:
         return node
 
     def split(self) -> Node:
-        """Let what is a leaf's own take turns with groups below it; returns the node for that."""
+        """Let a leaf's own messages take turns with groups below it; returns their node."""
         own = self.own = Node("", self, self.number)
         own.heap, self.heap, self.number = self.heap, None, -1
         if self.in_ring:

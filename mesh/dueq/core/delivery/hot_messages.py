@@ -39,7 +39,7 @@ class HotMessages(Protocol):
 
     @property
     def by_turns(self) -> bool:
-        """Whether what is read follows from whose turn it is: who waits for the disk keeps its turn."""
+        """Whether reads follow the order of turns: a group that waits for the disk keeps its turn."""
         ...
 
     @property

@@ -68,7 +68,7 @@ class LedTimeline(HotMessages, Protocol):
         ...
 
     def led_by(self, guide: Guide | None) -> None:
-        """Let the window follow whose turn it is; None: nobody leads here who knows."""
+        """Let the window follow the order of turns; None: no leader here knows it."""
         ...
 
     def tell_cuts(self) -> None:
@@ -217,7 +217,7 @@ class Lane:
         return bool(self._late)
 
     def grant(self, slots: Slots, entries: Entries, mesh_ms: int) -> None:
-        """Push these leases, which were just granted, at their instants; what is not due yet is laid out."""
+        """Push these leases, which were just granted, at their instants; those not due yet are laid out."""
         waits = np.ascontiguousarray(entries["wait_at"])
         ahead = waits > np.uint64(mesh_ms)
         special = is_full(entries) and (entries["expires"].any() or entries["body"].any())
@@ -490,7 +490,7 @@ class Lane:
         return joined(found) if found else NO_ENTRIES
 
     def _pass_over(self, entries: Entries) -> Entries:
-        """Return which of these, taken out just now, may be delivered; sets aside what has expired."""
+        """Return which of these, taken out just now, may be delivered; sets aside the expired ones."""
         barred = self.partition.barred(entries)
         if barred is None and not is_full(entries):
             return entries

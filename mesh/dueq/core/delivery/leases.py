@@ -179,12 +179,12 @@ class LeaseTable:
         return np.flatnonzero(mine)
 
     def unpushed(self) -> I64:
-        """Return the owners of what is proposed or granted and has not been pushed, one for each lease."""
+        """Return the owners of leases that are proposed or granted and were not pushed, one for each lease."""
         phase = self.phase[: self.high]
         return self.owner[: self.high][(phase >= Phase.PROPOSED) & (phase <= Phase.WITHHELD)]
 
     def coming(self) -> I64:
-        """Return the owners of what a push is to bring, for the first time or again, one for each lease."""
+        """Return the owners of leases that a push is to bring, for the first time or again, one for each lease."""
         phase = self.phase[: self.high]
         first = (phase >= Phase.PROPOSED) & (phase <= Phase.WITHHELD)
         owners: I64 = self.owner[: self.high][first | (phase == Phase.AGAIN)]

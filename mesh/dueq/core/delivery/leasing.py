@@ -113,7 +113,7 @@ class Leasing:
                 self._propose(lane, entries[:free], {}, mesh_ms, now, queued=False)
 
     def _end_expired(self, lane: Lane, now: Now) -> None:
-        """End what was found to have expired while messages were chosen; what cannot be ended goes back."""
+        """End messages that were found expired while others were chosen; those that cannot be ended go back."""
         expired = lane.take_expired()
         for at in range(0, len(expired), limits.RECORD_ROWS_MAX):
             gone = expired[at : at + limits.RECORD_ROWS_MAX]
@@ -132,7 +132,7 @@ class Leasing:
     def _propose(
         self, lane: Lane, entries: Entries, runs: Runs, mesh_ms: int, now: Now, *, queued: bool = True
     ) -> int:
-        """Append one LEASE record for messages of one lane; what cannot be leased goes back to its queue.
+        """Append one LEASE record for messages of one lane; those that cannot be leased go back to its queue.
 
         Args:
             lane: whose they are.

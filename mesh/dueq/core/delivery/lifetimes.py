@@ -66,9 +66,9 @@ class Lifetimes:
         self._check_us = min(self._check_us, now.mono_us + SESSION_US)
 
     def ran_out(self, owners: I64, now: Now) -> None:
-        """Leases of these sessions ran out: who does not speak gets nothing more, and is asked to.
+        """Leases of these sessions ran out: a session that is silent gets nothing more, and is asked to speak.
 
-        A consumer at work has beaten when it lost them, by its own count. Where that was long before (an inherited
+        A consumer at work has beaten when it lost them, by its own count. If that was long before (an inherited
         lease counts from the take-over) or never (the push was lost), it has nothing to say until its next beat: so
         it is asked to attach again. One that has died is found out by the answer that cannot be sent.
         """
@@ -120,7 +120,7 @@ class Lifetimes:
         return owners
 
     def unled(self, uid: int, owners: I64) -> None:
-        """Another leads this partition: these, and who has stated to hold something of it, must state it there."""
+        """Another broker leads this partition: these sessions, and all that stated leases of it, must attach again."""
         numbers = set(owners.tolist())
         for session in self._consumers.by_id.values():
             if session.route is not None and (session.number_here in numbers or uid in session.stated):

@@ -1,7 +1,7 @@
 """Pushes laid out before their instant: what a LEASE record grants is sorted, cut and laid out when it is applied.
 
-A push that leaves at its millisecond should only cost the work that must wait for that instant: whether its leases are
-unchanged, how late it is by mesh time, who leads, and the next number of the session. Everything else is known when
+A push that leaves at its millisecond should only cost the questions that must wait for that instant: whether its leases
+are unchanged, how late it is by mesh time, who leads, and the next number of the session. Everything else is known when
 the leases are granted, some 30 to 250 ms before.
 
 Nothing here is believed at the instant. A piece leaves as it was laid out if each of its leases is granted, under the

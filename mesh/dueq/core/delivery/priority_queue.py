@@ -100,7 +100,7 @@ class PriorityQueue:
                 self._wake_at(heap[0] >> KEY_BITS, rank)
 
     def pop(self, until_ms: int, limit: int, taken: KeysView[int], *, again: bool = False) -> Entries:
-        """Take out what comes next of all that waits until `until_ms` or sooner (see `WaitingQueue`)."""
+        """Take out the next of all messages that wait until `until_ms` or sooner (see `WaitingQueue`)."""
         self._wake(until_ms)
         unknown = self._messages.unknown_from(until_ms)
         while True:

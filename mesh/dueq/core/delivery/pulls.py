@@ -4,15 +4,16 @@
                   │ nothing is ready for `wait_ms`                                        ▲
                   └───────────────────────────────────────────────────────────────────────┘
 
-A pull waits for messages as consumers do, and its pushes go the same way. All that it is given is due at one instant,
-so its answer need not wait. It is over when all of that has left; what cannot leave soon goes back, uncounted. From
-then on its leases belong to no session, so neither silence nor a goodbye ends them.
+A pull waits for messages as consumers do, and its pushes go the same way. All its messages are due at one instant,
+so its answer need not wait. It is over when all of them have left; those that cannot leave soon go back, uncounted.
+From then on its leases belong to no session, so neither silence nor a goodbye ends them.
 
 A lost answer is repaired as for consumers: the pull is repeated with a larger `attach` and the leases that have
 arrived. The holder's other leases are pushed again under the same token. In the same way a pull with a name gets the
 leases of an earlier one of that name.
 
-Of all pulls of one name the last one waits on (`pull_names`). The others are told so, and told again if they ask again.
+If several pulls have one name, the last one waits on (`pull_names`). The others are told so, and again if they ask
+again.
 
 A pull is never believed to wait for longer than PULL_WAIT_MS after it was last heard of. A client that waits for longer
 repeats it, or lists it with others in a WAITING, which costs next to nothing.
@@ -45,7 +46,7 @@ from dueq_codecs.records import LEVEL_OF_KINDS
 GATHER_US: Final = 50_000
 """How long the rest of an answer may follow its first push."""
 GRACE_US: Final = 1_000_000
-"""How long after its time what was dealt to a pull may still be committed and pushed."""
+"""How long after a pull's time the messages dealt to it may still be committed and pushed."""
 HEARD_US: Final = 200_000
 """A pull that waits is told after this time that it has arrived."""
 KEPT_US: Final = 2_000_000
@@ -260,7 +261,7 @@ class Pulls:
             self._resending.push_again(lane, slots)
 
     def goodbye(self, frame: ConsumerFrame, now: Now) -> bool:
-        """Nobody waits for this pull any more; what it has pushed stays leased. Returns whether it was open."""
+        """Nobody waits for this pull any more; its pushed messages stay leased. Returns whether it was open."""
         pull = self._open.get(frame.consumer_id)
         ends = pull is not None and pull.session.attach <= frame.attach
         if pull is not None and ends:
@@ -272,7 +273,7 @@ class Pulls:
     # -------------------------------------------------------------- what happens
 
     def route_lost(self, route: Route, unsent: BrokerMessage, now: Now) -> None:
-        """Nothing arrives there: what has not left is for others, and so is a push that came back."""
+        """Nothing arrives there: messages that have not left go to others, and so do those of a push that came back."""
         for pull in [pull for pull in self._open.values() if pull.session.route == route]:
             self._close(pull, now)
         if not isinstance(unsent, Push):
@@ -358,7 +359,7 @@ class Pulls:
     # -------------------------------------------------------------- ends
 
     def _end(self, pull: Pull, now: Now, code: Code = Code.OK, text: str = "") -> None:
-        """Answer; what has not left goes back."""
+        """Answer; messages that have not left go back."""
         session = pull.session
         route, sent = session.route, session.push_number
         self._close(pull, now)

@@ -112,7 +112,7 @@ def build(
 
     Args:
         leaving: rows of this session only, within the size of a frame.
-        session: who gets it; the push takes its next number.
+        session: the receiver; the push takes its next number.
         topic: name.
         leader, incarnation: this broker and its life.
         released_us: mesh time of this instant, Unix µs.

@@ -148,7 +148,7 @@ class Pushing:
         self._send(route, push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)])
 
     def count(self) -> None:
-        """Count what has left: an instant has no time for it."""
+        """Count the messages that have left: the instant of their push has no time for it."""
         if not self._uncounted:
             return
         left, self._uncounted = self._uncounted, []

@@ -2,9 +2,9 @@
 
     PUSHED to the older ──wanted──► LEASE with the present token proposed ──applied──► GRANTED ──► pushed to the newer
 
-Each counts as another attempt, since the older process may have failed at it. So what was at its last attempt is not
-renewed but ended, and so is what the credit of the newer one has no room for. The topic's rate and pauses hold for
-renewals as for all that is delivered.
+Each counts as another attempt, since the older process may have failed at it. So a lease at its last attempt is not
+renewed but ended, and so is one for which the credit of the newer process has no room. The topic's rate and pauses hold
+for renewals as for all deliveries.
 """
 
 from __future__ import annotations

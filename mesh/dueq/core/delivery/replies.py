@@ -113,7 +113,7 @@ class Replies:
         return confirmed
 
     def answer_late(self, now: Now) -> None:
-        """Answer those who wait for it."""
+        """Answer the sessions that wait for it."""
         if not self._late:
             return
         late, self._late, self._late_us = self._late, {}, NEVER_US
@@ -195,7 +195,7 @@ class Replies:
                 self.answer(session, now, coming[session.number_here])
 
     def tell_moved(self) -> None:
-        """Have consumers ask who leads: what they were given from here comes from another broker now."""
+        """Have consumers ask who leads: another broker now pushes the messages that came from here."""
         for session in self._consumers.by_id.values():
             if session.reachable and session.route is not None:
                 reply = ConsumerReply(

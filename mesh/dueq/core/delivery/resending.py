@@ -67,7 +67,7 @@ class Resending:
     def settle_held(
         self, session: ConsumerSession, frame: ConsumerFrame, lacking: Callable[[Lane, Slots], None]
     ) -> None:
-        """Compare what a consumer holds with its leases here; `lacking` is called with what it lacks."""
+        """Compare a consumer's list of leases with its leases here; `lacking` is called with the missing ones."""
         held = held_by(frame)
         for lane in self._lanes.values():
             leases = lane.leases
@@ -90,7 +90,7 @@ class Resending:
             self._stager.send_ahead(lane, granted, leases.entry.take(granted))
 
     def seen(self, session: ConsumerSession, number: int) -> None:
-        """Every push up to this number has arrived; who leaves too many unseen has to attach again."""
+        """Every push up to this number has arrived; a consumer that leaves too many unseen has to attach again."""
         unseen = session.unseen
         while unseen and unseen[0].number <= number:
             unseen.popleft()
@@ -107,7 +107,7 @@ class Resending:
     # -------------------------------------------------------------- what is done about it
 
     def _resend(self, session: ConsumerSession, route: Route, now: Now) -> None:
-        """Push again what was sent too long ago; each lost number is filled by an empty push."""
+        """Push again what was sent too long ago; an empty push fills each lost number."""
         late = [push for push in session.unseen if push.sent_us <= now.mono_us - RESEND_US][:FILLERS_MAX]
         for number, _, _, parts in late:
             for lane, slots, tokens in parts:
@@ -142,7 +142,7 @@ class Resending:
                 self.again.append((lane, slots, lane.leases.token[slots]))
 
     def return_unsent(self, session: ConsumerSession, number: int, now: Now) -> None:
-        """A push could not be sent: what cannot have arrived by an earlier push is returned, uncounted."""
+        """A push could not be sent: leases that cannot have arrived by an earlier push are returned, uncounted."""
         for push in session.unseen:
             if push.number == number and push.first:
                 for lane, slots, tokens in push.parts:

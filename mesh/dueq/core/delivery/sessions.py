@@ -2,8 +2,8 @@
 
 Every frame is checked, and answered or refused. The work is done by what stands beside it: `resending` pushes again
 what did not arrive, `lifetimes` says how long a session lasts, `replies` sends what a consumer is told. An attach that
-a goodbye has ended opens nothing any more, however late it comes (`departed`). Of two processes with one name the
-newer one gets what the older had (`renewals`).
+a goodbye has ended opens nothing any more, however late it comes (`departed`). If two processes have one name, the
+newer one gets the leases of the older (`renewals`).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Sessions:
         self._heard(session, frame, now)
 
     def _push_again(self, lane: Lane, slots: Slots) -> None:
-        """Push again what left for this process; what was inherited may have left for another of its name."""
+        """Push again the leases that left for this process; inherited ones may have left for another of its name."""
         inherited = lane.leases.token[slots] <= lane.inherited_until
         self._renewals.want(lane, slots[inherited])
         self._resending.push_again(lane, slots[~inherited])

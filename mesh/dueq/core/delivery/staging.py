@@ -145,7 +145,7 @@ class Stager:
         self._read_chunks()
 
     def _session_of(self, upload: _Upload) -> ConsumerSession | None:
-        """Return who still waits for an upload; None: nobody."""
+        """Return the session that still waits for an upload; None: none does."""
         leases = upload.lane.leases
         if int(leases.token[upload.slot]) != upload.token:
             return None

@@ -58,7 +58,7 @@ class WaitingQueue(Protocol):
         ...
 
     def pop(self, until_ms: int, limit: int, taken: KeysView[int], *, again: bool = False) -> Entries:
-        """Take out what comes next of all that waits until `until_ms` or sooner.
+        """Take out the next of all messages that wait until `until_ms` or sooner.
 
         Nothing comes out while something that is before it in the order may be only on disk.
 
@@ -146,7 +146,7 @@ class Turns(Protocol):
 
     Attributes:
         looks_ahead: messages are leased before they are due.
-        strict: what comes later is not leased before what comes first, even if there is no credit for its bytes.
+        strict: no message is leased before an earlier one, even if there is no credit for the bytes of that one.
     """
 
     @property
@@ -159,7 +159,7 @@ class Turns(Protocol):
         ...
 
     def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
-        """Choose what is leased in this turn from the partitions that have something near."""
+        """Choose the messages to lease in this turn, from the partitions that have something near."""
         ...
 
 
@@ -176,7 +176,7 @@ class TimelineTurns:
     def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
         """Choose ready messages first, then with the credit that is left those of the look-ahead.
 
-        When there is anything to lease, half of what is left goes to what follows soon after the look-ahead: so a
+        When there is anything to lease, half of the credit left goes to messages soon after the look-ahead: so a
         steady stream costs one commit in that time and not one per message.
         """
         free = demand.free
@@ -200,14 +200,14 @@ def _share(lanes: list[Queued], until_ms: int, free: int, picks: Picks) -> int:
         taken = sum(picks.take(lane, until_ms, share) for lane in ready[:free])
         free -= taken
         if not taken:
-            break  # what is ready waits for something else than credit
+            break  # the ready messages wait for something else than credit
     return free
 
 
 class PriorityTurns:
-    """The smallest rank first, over all partitions that this broker leads; only what is ready.
+    """The smallest rank first, over all partitions that this broker leads; only ready messages.
 
-    A lease ahead of its time would take credit from what is more urgent and becomes ready before.
+    A lease ahead of its time would take credit from a more urgent message that becomes ready before.
     """
 
     looks_ahead: Final = False
@@ -218,7 +218,7 @@ class PriorityTurns:
         return PriorityQueue(messages)
 
     def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
-        """Choose the first of what all partitions have; what is not chosen goes back."""
+        """Choose the first of the messages of all partitions; the others go back."""
         found = [
             (lane, lane.take_waiting(demand.mesh_ms, min(demand.free, picks.room(lane.uid))))
             for lane in lanes
@@ -239,7 +239,7 @@ class PriorityTurns:
 
 
 class FairTurns:
-    """Groups take turns inside each partition; partitions in even shares. Only what is ready."""
+    """Groups take turns inside each partition; partitions in even shares. Only ready messages."""
 
     looks_ahead: Final = False
     strict: Final = True

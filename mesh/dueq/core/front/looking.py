@@ -269,7 +269,7 @@ class Looking:
         self._once_saved(look, asked["after"] is None, lambda: walk.read(page), now)
 
     def _count_seconds(self, look: _Look, now: Now) -> None:
-        """Count what waits until each second of an interval, in the next `COUNT_ROWS` messages of the index."""
+        """Count the messages that wait until each second of an interval, in the next `COUNT_ROWS` of the index."""
         request, partition = look.request, look.partition
         asked = decode_document(request.document)
         walk = IndexWalk(
@@ -337,7 +337,7 @@ class Looking:
 
     def _answer_chunk(self, look: _Look, answer: ChunkRead) -> None:
         reply = LookReply(look.request.request_id, Code.OK)
-        if answer.data is None:  # or the message is gone: who asked looks at it again
+        if answer.data is None:  # or the message is gone: the asker looks at it again
             reply.code = Code.BROKEN
             reply.text = (
                 f"chunk {answer.chunk} of upload {answer.upload} of partition {answer.uid} is not there"

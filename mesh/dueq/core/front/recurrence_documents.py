@@ -56,7 +56,7 @@ def _view(partition: Partition, shown: list[dict[str, Any]], more: bool) -> dict
 
 
 def _shown(partition: Partition, recurrence: Recurrence, now_ms: int) -> dict[str, Any]:
-    """Return what is told of a recurrence; that a tick is logged before it comes is nobody's business."""
+    """Return the document of a recurrence; it hides that a tick is logged before it comes."""
     coming = [fired.tick for fired in recurrence.fired if fired.first > now_ms]
     come = [fired.tick for fired in recurrence.fired if fired.first <= now_ms]
     return {

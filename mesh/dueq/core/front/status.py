@@ -244,7 +244,7 @@ class Status:
 
 
 def _hours(led: list[Partition]) -> list[tuple[int, int]]:
-    """Count the messages that wait in the partitions led here, by hour, over all of them: the answer stays short."""
+    """Sum up the messages that wait in the partitions led here, by hour: one sum over all keeps the answer short."""
     totals: Counter[int] = Counter()
     for partition in led:
         totals.update(partition.contents.waiting_by_hour())

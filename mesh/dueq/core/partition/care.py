@@ -61,7 +61,7 @@ class Care(Protocol):
         ...
 
     def end(self) -> None:
-        """The partition is led no more: what was under way comes to nothing."""
+        """The partition is led no more: nothing comes of the work under way."""
         ...
 
     def applied(self, record: Record, applied: Applied, now: Now) -> None:

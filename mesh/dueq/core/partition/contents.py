@@ -56,7 +56,7 @@ class Contents:
         return self._partition.timeline.known_until_ms
 
     def waiting_by_hour(self) -> Mapping[int, int]:
-        """Return counts of what waits, by hour since 1970."""
+        """Return counts of waiting messages, by hour since 1970."""
         return self._partition.timeline.waiting_by_hour
 
     def shown(self, rows: Entries) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Contents:
         return reversed(self._partition.timeline.jobs.by_key.values())
 
     def pass_named(self, name: str) -> Pass | None:
-        """Return what is known of a pass here; None: nothing."""
+        """Return a pass, as it is known here; None: it is not."""
         return self._partition.timeline.passes.by_name.get(name)
 
     def groups_after(self, after: str, limit: int) -> list[Group]:

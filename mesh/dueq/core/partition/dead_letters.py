@@ -56,7 +56,7 @@ class DeadLetters:
             self._wait(self._partition.timeline.settings.dead_retention_ms, now)
 
     def tick(self, now: Now) -> bool:
-        """Look at the first deaths if it is time; what it begins goes on by itself."""
+        """Look at the first deaths if it is time; the work that this begins goes on by itself."""
         due = self._look_at_us is not None and self._look_at_us <= now.mono_us
         if due and not self._busy and self._partition.serving:
             self._look_at_us = None
@@ -90,7 +90,7 @@ class DeadLetters:
         self._partition.checkpoints.after(durable, now)
 
     def _discard(self, entries: Entries, now: Now) -> None:
-        """Discard what is old enough; look again when the next one is."""
+        """Discard the messages that are old enough; look again when the next one is."""
         if not len(entries):
             return
         retention_ms = self._partition.timeline.settings.dead_retention_ms

@@ -1,4 +1,4 @@
-"""A way through what waits in a partition that stops at what matches a filter: page by page, in bounded memory.
+"""A way through a partition's waiting messages that stops at those that match a filter: by pages, in bounded memory.
 
 Where the filter has a key prefix, the keys of what matches otherwise are read from the disk, about 1 MiB of payloads at
 a time.

@@ -1,4 +1,4 @@
-"""One way through all that waits in a partition, as its last checkpoint has it: page by page, and class by class."""
+"""One way through all waiting messages of a partition, as of its last checkpoint: page by page, class by class."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class IndexWalk:
 
     @property
     def place(self) -> tuple[int, int, bytes]:
-        """Behind what it goes on: (wait_at, key) in a class."""
+        """The place behind which it goes on: (wait_at, key) in a class."""
         return *self._after, self._of
 
     def go_to(self, wait_at: int, key: int, of: bytes) -> None:

@@ -42,7 +42,7 @@ def holding_back(ctx: Context, brokers: Iterable[str], level: int) -> list[str]:
 
 
 def level_needed(level: int, brokers: list[str]) -> str:
-    """Say what a feature waits for, to whoever asks for it."""
+    """Say what a feature waits for, to a client that asks for it."""
     older = f"of an older build: {', '.join(brokers)}" if brokers else "it is reached in a moment"
     return f"this needs feature level {level} at every replica; {older}"
 

@@ -1,4 +1,4 @@
-"""One partition at this broker: its log, the state that applying the log makes, and who waits for answers.
+"""One partition at this broker: its log, the state that applying the log makes, and the callers that wait for answers.
 
     request ─► queue ─► record ─► log ─► (synced by the maximal ISR) committed ─► applied ─► answer
                                    └─► cold ids are read meanwhile ────────────────┘
@@ -149,7 +149,7 @@ class Partition:
             return Timeline(self.uid, None, self.hot_rows_max, place=place, build_level=level)
 
     def stop(self, reason: str) -> None:
-        """Apply nothing more: a newer build wrote what comes next."""
+        """Apply nothing more: a newer build wrote the next record."""
         self.broken = reason
         self.ctx.log("error", "partition.stopped", uid=self.uid, reason=reason)
         self.replica.decline()
@@ -230,7 +230,7 @@ class Partition:
         return name in self.timeline.bodies.by_name
 
     def filtered_walk(self, wanted: RowFilter) -> FilteredWalk:
-        """Return a way through what waits and matches a filter, as the last checkpoint has it."""
+        """Return a way through the waiting messages that match a filter, as the last checkpoint has them."""
         return FilteredWalk(self.ctx, self, wanted, self.applied + 1)
 
     def left_of_pass(self, run: Pass) -> int:
@@ -338,7 +338,7 @@ class Partition:
         self._applying.pump(now)
 
     def leadership_lost(self, now: Now) -> None:
-        """Answer everybody who waits: what is in the log may still be committed by another leader."""
+        """Answer everybody who waits: another leader may still commit the records in the log."""
         self._proposals.leadership_lost(now)
         self.checkpoints.leadership_lost()
         for care in self._cares:
@@ -366,7 +366,7 @@ class Partition:
     # -------------------------------------------------------------- applying
 
     def applied_leading(self, record: Record, applied: Applied, now: Now) -> None:
-        """A record was applied at its leader: answer who waited for it, and tell those it concerns."""
+        """A record was applied at its leader: answer the requests that waited for it, and tell those it concerns."""
         if self.replica.barrier_applied(record):
             self.dispatcher.lead(self, now)
             for care in self._cares:
@@ -444,7 +444,7 @@ class Partition:
             self.ctx.touch(self)
 
     def append_received(self, peer: Peer, append: Append, now: Now) -> None:
-        """Records (or a probe) from whoever leads."""
+        """Records (or a probe) from the leader."""
         self.ctx.touch(self)
         self.replica.append_received(peer, append, now)
 
@@ -493,7 +493,7 @@ class Partition:
         return self.jobs.take_asks()
 
     def job_asked(self, ask: JobAsk, now: Now) -> JobTell | None:
-        """Answer another partition that asks what became of a job, as far as it is known here."""
+        """Answer another partition that asks for the state of a job, as far as it is known here."""
         return self.jobs.asked(ask, now)
 
     def job_told(self, tell: JobTell, now: Now) -> None:
@@ -501,7 +501,7 @@ class Partition:
         self.jobs.told(tell, now)
 
     def close(self, now: Now) -> None:
-        """The topic was deleted: what is still under way comes to nothing."""
+        """The topic was deleted: nothing comes of the work under way."""
         self._closed = True
         self._applying.close()
         self._reading.void()

@@ -61,7 +61,7 @@ class _Work:
         skipped: by reason, of this way.
         ways: how many were begun.
         returned: a consumer gave something back since this way was begun.
-        counted: what is leased was counted.
+        counted: the leased messages were counted.
     """
 
     run: Pass

@@ -118,7 +118,7 @@ class Proposals:
     Args:
         replica: where records are appended.
         uploads: long payloads that requests name.
-        dispatcher: told of what is about to be appended, where it concerns leases.
+        dispatcher: told of records that are about to be appended, where they concern leases.
         partition: touched when there is something to append.
     """
 
@@ -137,7 +137,7 @@ class Proposals:
         self._windows = Windows(partition.contents)
         self._queue: deque[_Queued] = deque()
         self._waiting: dict[int, list[_Waiting]] = {}
-        # (sequence, bytes in memory) of what is not committed, and the sum.
+        # (sequence, bytes in memory) of the uncommitted records, and the sum.
         self._weights: deque[tuple[int, int]] = deque()
         self._uncommitted_bytes = 0
         self._looking = 0  # requests whose names are looked up
@@ -173,7 +173,7 @@ class Proposals:
     def _take(
         self, route: Route, request: ChangeRequest, body: bytes | memoryview, now: Now
     ) -> Refusal | None:
-        """Put a request that the mesh can take into the queue; else say what it lacks."""
+        """Put a request that the mesh can take into the queue; else say why it cannot."""
         refusal = None
         if len(request.upload):
             refusal = self._uploads_missing(request)
@@ -397,7 +397,7 @@ class Proposals:
             self._count_senders(record, applied)
 
     def leadership_lost(self, now: Now) -> None:
-        """Answer everybody who waits: what is in the log may still be committed by another leader."""
+        """Answer everybody who waits: another leader may still commit the records in the log."""
         for waiting in self._waiting.values():
             for route, request_id in waiting:
                 self._reply_code(route, request_id, Code.OUTCOME_UNKNOWN, "the leader has changed")

@@ -204,7 +204,7 @@ class Recurrences:
             self._ctx.attend(self._partition.uid)
 
     def tick(self, now: Now) -> bool:
-        """Fire what is near; returns whether more is to be done at once."""
+        """Fire the recurrences whose ticks are near; returns whether more is to be done at once."""
         partition = self._partition
         if not partition.serving or self._looks.next_us() is None:
             return False
@@ -239,7 +239,7 @@ class Recurrences:
     # -------------------------------------------------------------- firing
 
     def _fire(self, now_ms: int, now: Now) -> None:
-        """Move on what is to be looked at by now, in one record for each shared body and one for all others."""
+        """Move on the recurrences to look at by now, in one record for each shared body and one for all others."""
         records: dict[bytes, list[_Row]] = {}
         size = 0
         for number in self._looks.take_due(now_ms, FIRE_ROWS_MAX):
@@ -303,7 +303,7 @@ class Recurrences:
         return tick, following, 0 if skips else due_of(terms, recurrence.name, tick)
 
     def _waits_until_ms(self, recurrence: Recurrence, terms: Terms, now_ms: int) -> int:
-        """Return when a recurrence can be decided about: what is unfinished now may not be at the tick."""
+        """Return when a recurrence can be decided about: a message that is unfinished now may not be at the tick."""
         if len(recurrence.fired) >= limits.FIRED_AHEAD_MAX and recurrence.fired[0].first > now_ms:
             return recurrence.fired[0].first
         if terms.overlap == "skip" and recurrence.unfinished and recurrence.next > now_ms:

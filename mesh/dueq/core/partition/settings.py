@@ -75,7 +75,7 @@ class SettingsCare:
 
     @property
     def missing(self) -> bool:
-        """Whether the topic has settings and its log has none: what came now would not be under them."""
+        """Whether the topic has settings and its log has none: a request taken now would not be under them."""
         partition = self._partition
         logged = self._proposed or partition.timeline.settings.version
         return not logged and partition.settings.version > 0
@@ -112,12 +112,12 @@ class SettingsCare:
             self.look(now)
 
     def look(self, now: Now) -> None:
-        """Do what can be done; go on in the next tick if that is not all."""
+        """Do the work that can be done; go on in the next tick if that is not all."""
         if self.tick(now):
             self._ctx.attend(self._partition.uid)
 
     def tick(self, now: Now) -> bool:
-        """Log newer settings, answer who waits; returns whether anything is left to do."""
+        """Log newer settings, answer those who wait; returns whether anything is left to do."""
         partition = self._partition
         if not partition.serving:
             return False

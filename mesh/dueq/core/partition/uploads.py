@@ -50,7 +50,7 @@ def chunk_count(size: int) -> int:
 
 
 class _Chunk:
-    """A chunk that is not yet synced everywhere: who waits for it, who has it."""
+    """A chunk that is not yet synced everywhere: the callers that wait for it, the replicas that have it."""
 
     __slots__ = ("acked", "body", "sent_at_us", "synced", "waiting")
 
@@ -177,7 +177,7 @@ class Uploads:
             self._check(ack.upload, ack.chunk)
 
     def _check(self, number: int, index: int) -> None:
-        """Answer who waits for the chunk once every member of the maximal ISR has it."""
+        """Answer those who wait for the chunk once every member of the maximal ISR has it."""
         upload = self._led.get(number)
         if upload is None or not self._replica.is_leader or index not in upload.open:
             return
@@ -228,7 +228,7 @@ class Uploads:
             del self._named[first[0]]
 
     def wiped(self) -> None:
-        """An installation begins: nothing is on this disk any more, but for what comes from now on."""
+        """An installation begins: this disk holds only what comes from now on."""
         self._held.clear()
         self._named.clear()
         self._asked.clear()

@@ -142,5 +142,5 @@ class Confirmation:
 
 
 def _has_answered(progress: Progress, since_us: int) -> bool:
-    """Whether it has answered the last question, which was asked too early: who reads waits for no more than that."""
+    """Whether it has answered the last question, which came too early: a read waits for no more than that answer."""
     return progress.asked_at_us < since_us and progress.confirmed_at_us >= progress.asked_at_us

@@ -95,7 +95,7 @@ class DurableLog(ReplicaLog):
         return below
 
     def wiped(self) -> None:
-        """The replica's data goes: what was appended in this turn must not be written after that."""
+        """The replica's data goes: records appended in this turn must not be written after that."""
         self._new_entries = []
 
     # -------------------------------------------------------------- the disk

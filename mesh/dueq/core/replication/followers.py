@@ -119,7 +119,7 @@ class Followers:
         """The last record that a follower has if nothing was lost: acked by its disk or, in the ISR, trimmed here."""
         best = progress.best if progress.best_store == peer.store_id else 0
         before = self._log.start - 1
-        # From who has acked that much in this life, a message that says otherwise is an old one.
+        # If a follower has acked that much in this life, a message of it that says otherwise is an old one.
         if progress.match < before and self._isr.counts(peer.broker_id, peer.store_id):
             return max(best, before)
         return best

@@ -124,7 +124,7 @@ class Leading:
         self._replica.tell_leadership(self.epoch, leads=True, serving=True)
 
     def shift(self, gap_us: int) -> None:
-        """The process was paused: what waits has waited less than the clock says."""
+        """The process was paused: waiting records have waited less than the clock says."""
         self._began_us += gap_us
         self._uncommitted.shift(gap_us)
         self.confirmation.begin_anew()
@@ -230,7 +230,7 @@ class Leading:
             self.followers.ask(peer, progress, now)
 
     def in_touch(self, now: Now) -> bool:
-        """Whether every member of the ISR has answered lately, about whatever: what is appended may soon commit."""
+        """Whether every member of the ISR has answered anything lately: a record appended now may soon commit."""
         floor_us = max(now.mono_us - limits.PUSH_CONFIRM_MS * 1000, self._ctx.confirm_floor_us)
         for member in self.isr.members:
             if member == self._ctx.me:

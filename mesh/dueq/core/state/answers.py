@@ -255,7 +255,7 @@ class Answers:
         self._data[slot * _SIZE + _SAVED_AT] = 1
 
     def set_outcomes(self, slot: int, outcomes: U8) -> None:
-        """Note what became of the rows of a request."""
+        """Note the outcomes of the rows of a request."""
         kind, one = _kind_of(outcomes)
         if kind == KIND_MIXED:
             self._mixed[slot] = outcomes.tobytes()

@@ -69,7 +69,7 @@ class Applied:
     leased: Entries = field(default_factory=lambda: NO_ENTRIES)
     """LEASE: entries that were granted (token = this record). EXTEND: entries whose lease was extended."""
     refused: U64 = field(default_factory=lambda: NO_U64)
-    """LEASE: keys that could not be granted (cancelled or moved meanwhile). LAPSE: keys of what has not expired."""
+    """LEASE: keys that could not be granted (cancelled or moved meanwhile). LAPSE: keys that have not expired."""
     ended: Entries = field(default_factory=lambda: NO_ENTRIES)
     """Entries whose lease ended by this record, as they were before (token and consumer included)."""
     settings: TopicSettings | None = None

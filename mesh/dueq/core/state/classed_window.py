@@ -39,7 +39,7 @@ _FEW_ROWS: Final = 2
 class ClassedWindow(Window):
     """The first messages of each class.
 
-    Of the classes from `_unseen` on nobody knows yet what the disk has: they are looked at in their order, many in one
+    Nobody knows yet what the disk has of the classes from `_unseen` on: they are looked at in their order, many in one
     scan.
 
     Args:
@@ -196,7 +196,7 @@ class ClassedWindow(Window):
             return Wanted([(self._unseen, (self._low_water, 0))], each, onward=True)
         share = half // max(len(self._limited), 1)
         enough = max(share // 2, 1)
-        # Of very many classes memory keeps one or two rows each: more of them would be read again and again.
+        # If there are very many classes, memory keeps one or two rows of each: more would be read again and again.
         most = max(rows // min(max(share, _FEW_ROWS), _REFILL_ROWS), 1)
         spots: list[tuple[int, Position]] = []
         while self._looked_at and len(spots) < most:

@@ -183,7 +183,7 @@ class Deduplication:
         self.bytes += ANSWER_BYTES + self._answers.extra_bytes(slot)
 
     def fill_in(self, request: RequestRef, answer: Answer, outcomes: U8) -> None:
-        """Note what became of the rows of a fresh request."""
+        """Note the outcomes of the rows of a fresh request."""
         answer.outcomes = outcomes
         client = self._clients.get(request.client_id)
         slot = client.slot_of(request.sequence) if client is not None else NO_SLOT
@@ -201,7 +201,7 @@ class Deduplication:
             self.bytes += self._answers.set_met(slot, answer)
 
     def recall(self, request: RequestRef) -> Verdict | None:
-        """Return what became of a request before, or that nobody knows any more; None for a fresh one."""
+        """Return the earlier outcome of a request, or that nobody knows it any more; None for a fresh one."""
         client = self._clients.get(request.client_id)
         slot = client.slot_of(request.sequence) if client is not None else NO_SLOT
         known = self._answers.get(slot) if slot != NO_SLOT else None
@@ -219,7 +219,7 @@ class Deduplication:
         return answers.age_ms(answers.oldest) if answers else None
 
     def expire(self, age_ms: int, stamp: int = 0) -> None:
-        """Forget what is too old at this age of the partition."""
+        """Forget answers and clients that are too old at this age of the partition."""
         if age_ms <= self._quiet_until_ms:
             return
         kept_ms, answers, oldest_ms = self.limits.age_ms, self._answers, age_ms

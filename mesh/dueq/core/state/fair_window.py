@@ -77,7 +77,7 @@ class FairWindow(ClassedWindow):
         return Wanted(sorted(spots), min(each, rows), onward=False) if spots else None
 
     def _keep_barren(self) -> None:
-        """Of what was read, look again only at classes of which nothing came that may be delivered."""
+        """Look again only at those of the read classes that brought nothing that may be delivered."""
         self._looked_at = [
             of for of in self._looked_at if of in self._limited and not self._counts[self._place_of[of]]
         ]

@@ -51,7 +51,7 @@ class Forecast:
                     self.hours[day * DAY_HOURS + hour] = count
 
     def expire(self, age_ms: int, stamp: int) -> None:
-        """Nothing: who stops to wait is counted out."""
+        """Nothing to do: a message that stops waiting is no longer counted."""
 
     @property
     def total(self) -> int:
@@ -162,7 +162,7 @@ class Forecast:
         return [(second * 1000, counts[second]) for second in sorted(counts)]
 
     def _spread(self, hot: Entries, known: int, first: int, end: int, counts: dict[int, int]) -> None:
-        """Add to `counts` what waits after the second `known`, inside `first` … `end`."""
+        """Add to `counts` the messages that wait after the second `known`, inside `first` … `end`."""
         near = hot["wait_at"][(hot["flags"] & FLAG_FAR) == 0] // np.uint64(HOUR_MS)
         for hour in sorted(self.hours):
             start, stop = hour * HOUR_SECONDS, (hour + 1) * HOUR_SECONDS

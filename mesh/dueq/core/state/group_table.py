@@ -1,4 +1,4 @@
-"""The groups of one partition of a fair topic: the number of each name, and what is set for it.
+"""The groups of one partition of a fair topic: the number of each name, and its settings.
 
 Entries carry the number of their group. A group gets its number with its first message, or when something is set for
 it. It is forgotten when it has neither messages nor settings, and no number is used again. Everything happens inside
@@ -39,7 +39,7 @@ class Group:
         name: "acme.reports".
         number: in this partition; 0 is that of messages without a group.
         messages: how many it has, leased and dead ones included.
-        settings: what is set for it; None: nothing.
+        settings: those set for it; None: none.
         saved: the disk has it.
     """
 

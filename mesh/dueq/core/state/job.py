@@ -24,7 +24,7 @@ class Job:
     Attributes:
         key: its 16 bytes.
         number: in this partition.
-        state: what has been decided.
+        state: the decision so far.
         until: the instant (Unix ms) by which it must be committed; 0: it was never hidden.
         stamp: of the last record about it, Unix ms.
         look_at_ms: age of the partition at which to look whether the job may be forgotten.

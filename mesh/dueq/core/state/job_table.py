@@ -156,7 +156,7 @@ class JobTable:
         self._changed[job.key] = None
 
     def expire(self, age_ms: int, stamp: int) -> None:
-        """Forget what is too old at this age of the partition."""
+        """Forget jobs that are too old at this age of the partition."""
         while self._looks and self._looks[0][0] < age_ms:
             job = self._by_number[heappop(self._looks)[1]]
             if job.look_at_ms < age_ms:

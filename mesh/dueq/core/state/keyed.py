@@ -147,7 +147,7 @@ class _Rows:
         return Decided(chosen, self._gone, met)
 
     def _again(self, at: int, name: Owner | Lasting) -> tuple[Outcome, tuple[int, int, int, int]]:
-        """Return what becomes of a row whose idempotency key has come before."""
+        """Return the outcome of a row whose idempotency key has come before."""
         if not isinstance(name, Answered) or name.digest != self._digests[at]:
             return Outcome.DIFFERS, (0, 0, 0, 0)
         return Outcome.KEPT, (name.first, name.key >> 16, name.key & 0xFFFF, name.due)
@@ -188,7 +188,7 @@ class _Rows:
         return _Bearer(first, key, int(row["due"]), size, crc, State(row["state"]), job)
 
     def _meets(self, at: int, bearer: _Bearer) -> Outcome:
-        """Return what becomes of a row whose key names this message."""
+        """Return the outcome of a row whose key names this message."""
         record = self._record
         job = self._live.jobs.closed.get(bearer.job)
         if job is not None and bearer.job != self._job:

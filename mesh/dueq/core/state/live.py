@@ -250,7 +250,7 @@ class LiveMessages(Steps):
         applied.leased = both(applied.leased, rows)
 
     def _refuse(self, keys: U64, slots: Slots, rows: Entries, applied: Applied) -> None:
-        """Lease nothing of a job that is not committed; what is of one that has ended goes."""
+        """Lease no message of a job that is not committed; messages of an ended job go."""
         applied.refused = np.concatenate((applied.refused, keys))
         ended = self.jobs.ended(rows)
         if ended is not None:
@@ -259,7 +259,7 @@ class LiveMessages(Steps):
             self._finish(slots[ended], gone)
 
     def _withdraw(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
-        """MOVE, CANCEL, CHANGE or TRIGGER; RECURRENCE, which cancels what was never delivered."""
+        """MOVE, CANCEL, CHANGE or TRIGGER; RECURRENCE, which cancels messages that were never delivered."""
         state = rows["state"]
         same = rows["first"] == record.first[at]
         if record.kind not in _CANCELLING and (ended := self.jobs.ended(rows)) is not None:
@@ -358,7 +358,7 @@ class LiveMessages(Steps):
                 return
         not_before = rows["due"]
         if len(record.amount_ms):
-            # Never before due, even if this leader's clock is behind that of the one who pushed it.
+            # Never before due, even if this leader's clock is behind that of the leader that pushed it.
             longest = RELEASE_DELAY_MS_MAX if record.kind == RecordKind.RELEASE else DELAY_MS_MAX
             delay = np.minimum(record.amount_ms[at], longest)
             not_before = np.maximum(not_before, delay + np.uint64(max(record.stamp, 0)))
@@ -389,7 +389,7 @@ class LiveMessages(Steps):
         return dies
 
     def _lapse(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
-        """Finish or bury what waits and is not to be delivered any more."""
+        """Finish or bury waiting messages that are not to be delivered any more."""
         outcomes = np.full(len(at), Outcome.STALE, np.uint8)
         waiting = (rows["state"] == State.WAITING) & (rows["first"] == record.first[at])
         over = np.zeros(len(at), np.bool_)
@@ -452,7 +452,7 @@ class LiveMessages(Steps):
         return taken
 
     def _reveal(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
-        """Let what was hidden until its job was decided wait for its own instant."""
+        """Let messages that were hidden until their job was decided wait for their own instants."""
         job = self.jobs.by_key.get(record.job)
         outcomes = np.full(len(at), Outcome.STALE, np.uint8)
         if job is None or job.state != JobState.COMMITTED:

@@ -1,4 +1,4 @@
-"""Reads of unique keys that are only on the disk, and what must stay in memory meanwhile.
+"""Reads of unique keys that are only on the disk, and the rows that must stay in memory meanwhile.
 
     INSERT in the log ──► cold: its keys are pinned, and read with the entries of those that bear them
     it is the next    ──► prepare: the entries of those that bear them by now are pinned, and read if they are cold
@@ -29,7 +29,7 @@ from dueq.errors import invariant
 from dueq_codecs.records import Record, RecordKind
 
 KINDS: Final = frozenset((RecordKind.INSERT, RecordKind.REDRIVE))
-"""Kinds that ask who bears a key."""
+"""Kinds that ask which message bears a key."""
 _OF_NAMES: Final = -1
 """Stands for the first instant in pairs of `ColdReads` that are reads of keys, or sweeps."""
 _NO_SLOTS: Final[Slots] = np.empty(0, np.intp)
@@ -60,7 +60,7 @@ class NameHold(Hold):
 
 
 class NameHolds:
-    """The keys that records in the log, and those who look at messages, keep in memory."""
+    """The keys that records in the log, and lookups of messages, keep in memory."""
 
     def __init__(self, names: Names, table: Table, residency: Residency) -> None:
         self._names, self._table, self._residency = names, table, residency

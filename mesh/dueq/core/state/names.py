@@ -59,7 +59,7 @@ class ChangedRows(NamedTuple):
     names: list[tuple[bytes, bytes | None]]
     """Rows of keys by their hashes."""
     borne: Borne
-    """Keys of which no checkpoint has written a row, and of which nobody knows more than who bears them."""
+    """Keys of which no checkpoint has written a row, and of which only their bearers are known."""
     expiry: list[tuple[bytes, bytes | None]]
     """Rows of the index of remembered keys."""
 
@@ -163,7 +163,7 @@ class Names:
             self._stored = None
 
     def learn(self, hashes: list[bytes], found: dict[bytes, Name]) -> None:
-        """Take what the disk has of these, which are pinned; what is in memory stays as it is."""
+        """Take the disk's rows of these keys, which are pinned; rows in memory stay as they are."""
         known = self.known
         new = hashes if known.keys().isdisjoint(hashes) else [each for each in hashes if each not in known]
         known.update(dict.fromkeys(new))
@@ -359,7 +359,7 @@ class Names:
         self._oldest_until = min(untils, default=_NEVER)
 
     def swept(self, expired: list[tuple[int, bytes]], following: int | None) -> None:
-        """Let the next checkpoint delete what is remembered no more.
+        """Let the next checkpoint delete keys that are remembered no more.
 
         Args:
             expired: (until, hash) of rows on the disk.

@@ -58,8 +58,8 @@ class Pass:
 
     Attributes:
         name: that its owner has chosen.
-        sequence: of its first record: it is about what was inserted before.
-        work: what is done to whose messages, as its owner wrote it.
+        sequence: of its first record: it is about messages that were inserted before.
+        work: the action and the filter, as its owner wrote them.
         total: messages that waited (or were dead, if it is about those) then.
         done: messages that it has finished or changed.
         skipped: messages that matched and were left as they are, by reason, when it ended.
@@ -125,7 +125,7 @@ class PassTable:
     # ------------------------------------------------------------ records
 
     def apply(self, record: Record, age_ms: int, messages: Messages, applied: Applied) -> U8:
-        """Begin, end or stop a pass; what is known already stays as it is."""
+        """Begin, end or stop a pass; one that is known already stays as it is."""
         document, work = decode_document(record.document), self.by_name.get(record.name)
         outcome = Outcome.DONE
         if document["do"] in BEGINNING:

@@ -94,7 +94,7 @@ class RecurrenceTable:
 
         Args:
             record: the record.
-            withdrawn: what became of the messages that it names.
+            withdrawn: the outcomes of the messages that it names.
         """
         document = unpacked(record.document)
         action = document.pop(ACTION)

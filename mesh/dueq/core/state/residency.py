@@ -312,7 +312,7 @@ class Residency:
             looked_to: position of the last entry looked at; None: of the last of `entries`.
             left_out: numbers of jobs of which entries were left out.
             following: the next class behind all that were read that has entries; None: there is none.
-            beyond: what was read of other classes than the one that was asked for first.
+            beyond: how far other classes than the one asked for first were read.
 
         Returns:
             The waiting entries that the window gained and that may be delivered, by (wait_at, key).

@@ -24,7 +24,7 @@ class SideTable(Protocol):
         ...
 
     def expire(self, age_ms: int, stamp: int) -> None:
-        """Forget what is too old, before each record.
+        """Forget rows that are too old, before each record.
 
         Args:
             age_ms: age of the partition.

@@ -77,7 +77,7 @@ class SideTables:
             self.bodies.count,
             self.triggered.count,
         )
-        # Of the others nothing grows old.
+        # Rows of the others do not grow old.
         aging = (self.dedup, self.job_dedup, self.jobs, self.groups, self.passes, self.bodies)
         self._expiring = [table.expire for table in aging]
         if self._rows:
@@ -96,7 +96,7 @@ class SideTables:
         return {name: tag for name, (tag, _) in self._all.items()}
 
     def expire(self, age_ms: int, stamp: int) -> None:
-        """Let every table forget what is too old."""
+        """Let every table forget its rows that are too old."""
         for expire in self._expiring:
             expire(age_ms, stamp)
 

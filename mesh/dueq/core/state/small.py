@@ -286,7 +286,7 @@ class SmallRecords:
                 continue
             not_before = row[_DUE]
             if kind == RecordKind.NACK:
-                # Never before due, even if this leader's clock is behind that of the one who pushed it.
+                # Never before due, even if this leader's clock is behind that of the leader that pushed it.
                 delay = min(int(record.amount_ms[at]), DELAY_MS_MAX)
                 not_before = max(not_before, delay + max(record.stamp, 0))
             elif kind == RecordKind.RELEASE:

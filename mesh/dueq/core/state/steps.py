@@ -67,7 +67,7 @@ class Steps:
     def _wait(
         self, record: Record, slots: Slots, rows: Entries, not_before: U64 | None, applied: Applied
     ) -> None:
-        """Let rows wait; what is of a job that has ended goes instead.
+        """Let rows wait; those of a job that has ended go instead.
 
         From now on, at max(not_before, stamp); `not_before` None: since when they last began to.
         """
@@ -95,7 +95,7 @@ class Steps:
         applied.waiting = both(applied.waiting, self.window.begin(rows))
 
     def _bury(self, record: Record, slots: Slots, rows: Entries, applied: Applied) -> None:
-        """Let messages be dead that neither wait nor are leased; what is of a job that has ended goes instead."""
+        """Let messages be dead that neither wait nor are leased; those of a job that has ended go instead."""
         ended = self.jobs.ended(rows)
         if ended is not None:
             self._finish(slots[ended], pick(rows, ended))

@@ -198,7 +198,7 @@ class Table:
 
         Args:
             slots: which.
-            rows: what is in them, if the caller has it at hand.
+            rows: their contents, if the caller has them at hand.
         """
         count = len(slots)
         if not count:

@@ -238,11 +238,11 @@ class Timeline:
 
     @property
     def by_turns(self) -> bool:
-        """Whether what is read follows from whose turn it is: who waits for the disk keeps its turn."""
+        """Whether reads follow the order of turns: a group that waits for the disk keeps its turn."""
         return self._window.by_turns
 
     def led_by(self, guide: Guide | None) -> None:
-        """Let the window follow whose turn it is; None: nobody leads here who knows."""
+        """Let the window follow the order of turns; None: no leader here knows it."""
         self._window.guide, self._window.cuts = guide, []
         if guide is not None:
             guide.expect(self._window.heads())
@@ -367,7 +367,7 @@ class Timeline:
         return self.name_holds.prepare(record)
 
     def names_read(self, wanted: NamesWanted, found: dict[bytes, Name], entries: Entries) -> None:
-        """Take the answer of a read: what the disk has of unique keys, and the entries of who bears them."""
+        """Take the answer of a read: the disk's rows of unique keys, and the entries of the messages that bear them."""
         self.name_holds.read(wanted, found, entries)
 
     def wants_sweep(self) -> tuple[int, int] | None:
@@ -450,7 +450,7 @@ class Timeline:
             looked_to: position of the last entry looked at; None: of the last of `entries`.
             left_out: numbers of jobs of which entries were left out.
             following: the next class behind all that were read that has entries; None: there is none.
-            beyond: what was read of other classes than the one that was asked for first.
+            beyond: how far other classes than the one asked for first were read.
 
         Returns:
             The waiting entries that the window gained and that may be delivered, by (wait_at, key). Some may have
@@ -557,7 +557,7 @@ class Timeline:
 
     @property
     def waiting_by_hour(self) -> Mapping[int, int]:
-        """Counts of what waits, by hour since 1970; what waits more than 400 days ahead is left out."""
+        """Counts of waiting messages, by hour since 1970; those more than 400 days ahead are left out."""
         return self._forecast.hours
 
     def forecast(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:

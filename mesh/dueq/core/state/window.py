@@ -83,7 +83,7 @@ class Guide(Protocol):
 
 
 class Window(ABC):
-    """The waiting entries that are in memory, so that what is next can be told without the disk.
+    """The waiting entries that are in memory, so that the next one is known without the disk.
 
     For each class of the topic's order it has an end: a position up to which (inclusive) every entry of that
     class is in memory that may be delivered. How much of which class, the kind decides.
@@ -106,7 +106,7 @@ class Window(ABC):
 
     @property
     def by_turns(self) -> bool:
-        """Whether what is read follows from whose turn it is: who waits for the disk keeps its turn."""
+        """Whether reads follow the order of turns: a group that waits for the disk keeps its turn."""
         return False
 
     @property
@@ -162,7 +162,7 @@ class Window(ABC):
         """Return of which classes more should be read; None: enough is in memory.
 
         Args:
-            half: what is enough, of all classes together.
+            half: the rows that are enough, of all classes together.
             rows: how many one scan reads.
         """
 

@@ -171,7 +171,7 @@ class Context:
     # -------------------------------------------------------------- answers
 
     def set_done(self, done: CompareAndSetDone, now: Now) -> None:
-        """Hand a compare-and-set's outcome to who asked."""
+        """Hand a compare-and-set's outcome to its caller."""
         then = self._sets.pop(done.token, None)
         if then is not None:
             then(done, now)
@@ -185,7 +185,7 @@ class Context:
         return True
 
     def persisted(self, token: int, now: Now) -> None:
-        """Everything up to this token is synced: call who waits."""
+        """Everything up to this token is synced: call those who wait."""
         while self._persisted_to < token:
             self._persisted_to += 1
             for then in self._waiting.pop(self._persisted_to, ()):

@@ -27,6 +27,6 @@ class CoreSettings:
     log_retain_bytes: int = limits.LOG_RETAIN_BYTES
     """Bytes of each log that are kept for followers that were away: beyond it they need a snapshot."""
     alone_us: int = 1_000_000
-    """Without peers and with nothing unfinished, only what can wait so long is left to a tick."""
+    """Without peers and with nothing unfinished, a tick only has work that can wait so long."""
     feature_level: int = FEATURE_LEVEL
     """The newest feature level that this build knows."""

@@ -1,7 +1,7 @@
 """Counts of deliveries and inserts, hour by hour and topic by topic, for people, for a week.
 
-Nothing here is state of a partition: each broker counts what it did as a leader, and who reads adds up. Counted per
-batch, so a push of a thousand messages costs what one costs.
+Nothing here is state of a partition: each broker counts its own work as a leader, and readers add up the counts. It
+counts per batch, so a push of a thousand messages costs as much as a push of one.
 """
 
 from __future__ import annotations

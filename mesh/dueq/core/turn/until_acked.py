@@ -33,7 +33,7 @@ class UntilAcked(Generic[Item]):
         self._told: dict[int, tuple[int, Item]] = {}
 
     def put(self, item: Item) -> None:
-        """Tell this, instead of what was to be told of the partition before."""
+        """Tell this, instead of earlier news of the partition."""
         self._told.pop(item.uid, None)
         self.untold[item.uid] = item
 
