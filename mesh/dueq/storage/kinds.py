@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # a command line that asks for a name need not load what a st
 GROUP: Final = "dueq.stores"
 DEFAULT: Final = "leveldb"
 _BUILT_IN: Final = {"leveldb": ("dueq.storage.leveldb", True), "memory": ("dueq.storage.memory", False)}
-"""Module, and whether it is durable, so that who asks for that need not load it."""
+"""Module, and whether it is durable, so that the module need not be loaded to know it."""
 _NAME_FILE: Final = "store"
 
 

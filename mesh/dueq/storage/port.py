@@ -50,8 +50,8 @@ class Store(Protocol):
     """Everything that a broker keeps. No thread or clock of its own.
 
     Attributes:
-        store_id: 16 hex digits, drawn when the store was begun: to the mesh, the identity of what it holds. A store
-            that has lost what it held has a new one, and so is a stranger that catches up from the others.
+        store_id: 16 hex digits, drawn when the store was begun: to the mesh, the identity of its contents. A store
+            that has lost its contents has a new one, and so is a stranger that catches up from the others.
         set_aside: why an older store in the same place was put aside, "" if none was.
         upgraded: the format that it had before it was opened, "" if that was the present one.
     """
@@ -101,7 +101,7 @@ class Store(Protocol):
         ...
 
     def release_reserve(self) -> None:
-        """Give up what is kept back for the time when the store is full, so that it can be opened again."""
+        """Give up the reserve for the time when the store is full, so that it can be opened again."""
         ...
 
     def close(self) -> None:

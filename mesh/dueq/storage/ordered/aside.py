@@ -18,7 +18,7 @@ _UNDER_WAY: Final = "putting-aside"
 
 
 def put_aside(folder: Path) -> str:
-    """Rename both databases of a folder; returns what they are called now.
+    """Rename both databases of a folder; returns their new names.
 
     It survives a crash: `go_on_putting_aside` finishes it.
 
@@ -44,7 +44,7 @@ def _announce(folder: Path, number: int) -> None:
 
 
 def go_on_putting_aside(folder: Path) -> str:
-    """Finish what a crash has interrupted; returns what was put aside, "" if nothing was under way."""
+    """Finish a renaming that a crash has interrupted; returns what was put aside, "" if none was under way."""
     under_way = folder / _UNDER_WAY
     if not under_way.exists():
         return ""
@@ -70,7 +70,7 @@ def _aside(folder: Path, name: str, number: int) -> Path:
 
 
 def _sync(folder: Path) -> None:
-    """Make what was renamed in a folder durable."""
+    """Make the renamings in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""Waiting messages page by page, for those who browse: snapshots of both databases, opened at a checkpoint.
+"""Waiting messages page by page, for browsing: snapshots of both databases, opened at a checkpoint.
 
 Both are taken under the commit lock, so one holds every payload that the index of the other names. The core decides
-who opens and closes them, how many there may be and for how long.
+when they are opened and closed, how many there may be and for how long.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Browsing:
         )
 
     def read(self, request: StoreRead) -> PageRead | ChunkRead | None:
-        """Read a page or a chunk of a long payload, or close; what is closed has no more pages."""
+        """Read a page or a chunk of a long payload, or close; a closed snapshot has no more pages."""
         assert isinstance(request, ReadPage | ClosePages | ReadChunk)
         if isinstance(request, ClosePages):
             self._close(request.pages)

@@ -39,7 +39,7 @@ class Formats:
     """The formats that a build can open.
 
     Attributes:
-        newest: what it writes.
+        newest: the format that it writes.
         steps: without gaps, the last of them to `newest`.
     """
 

@@ -93,7 +93,7 @@ class Garbage:
     def sweep(
         self, uid: int, log_start: int, timeline_batch: list[Operation], payload_batch: list[Operation]
     ) -> None:
-        """Order the deletion of what is listed of records that the log no longer holds."""
+        """Order the deletion of the listed payloads of records that the log no longer holds."""
         first = layout.head(uid, b"g")
         listed = self._timeline.keys(first, first + log_start.to_bytes(5, "big"))
         swept = list(islice(listed, SWEEP_MAX))

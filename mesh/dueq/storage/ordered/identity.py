@@ -63,7 +63,7 @@ class Identity:
 
         Args:
             folder, opener: see OrderedStore.open.
-            verify: reads what a start needs; raises what it has met.
+            verify: reads the rows that a start needs; raises the error that it has met.
 
         Raises:
             InvalidRequest, UnknownVersion, StoreFailed: see OrderedStore.open.

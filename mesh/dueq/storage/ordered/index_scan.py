@@ -24,7 +24,7 @@ class _IndexScan:
     Many rows are looked at for few that are wanted, so that hidden jobs are passed by in a few reads.
 
     Attributes:
-        rows: what is wanted, as `short_rows` says.
+        rows: the wanted rows, as `short_rows` has them.
         left_out: numbers of hidden jobs that were passed by.
         looked: the classes that were read.
     """
@@ -91,7 +91,7 @@ class _IndexScan:
 
 
 def scanned(timeline: Reader, request: ScanIndex) -> IndexScanned:
-    """Answer a scan. Of several classes, the reader must show them as they were at one instant."""
+    """Answer a scan. If it reads several classes, the reader must show them as they were at one instant."""
     scan = _IndexScan(timeline, request)
     for of, wait_at, key in ((request.of, request.after_wait_at, request.after_key), *request.more):
         if not scan.full:

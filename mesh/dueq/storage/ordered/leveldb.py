@@ -1,7 +1,7 @@
 """LevelDB through plyvel, or its fork plyvel-next on Pythons for which plyvel has no wheels.
 
 An error of LevelDB means either damage or the machine's refusal (no space, no more files, no permission). A refusal
-says nothing about the database: it is as good as before once the machine gives what is missing.
+says nothing about the database: it is as good as before once the machine gives the missing resource.
 `paranoid_checks` is on: without it LevelDB skips damaged parts of its write-ahead log in silence. After a failed
 write the handle would go on taking writes behind a torn one (LevelDB's DBImpl::Write sets a background error only for
 a failed sync). So this engine takes no more writes then. RepairDB is never used.

@@ -27,7 +27,7 @@ from dueq_codecs.records import LogEntry
 
 
 class _Damaged(Exception):
-    """This replica does not hold what it must."""
+    """This replica does not hold all that it must."""
 
 
 class Recovery:

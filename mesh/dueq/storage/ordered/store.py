@@ -216,7 +216,7 @@ class OrderedStore:
 
     def _read(self, request: StoreRead) -> StoreReadDone | None:
         if isinstance(request, ReadPartition):
-            with self._lock:  # what it finds damaged is set aside: no commit may come in between
+            with self._lock:  # a damaged replica that it finds is set aside: no commit may come in between
                 return PartitionRead(request.token, request.uid, self._recovery.one(request.uid))
         if self._browsing.serves(request):
             return self._browsing.read(request)
@@ -264,7 +264,7 @@ class OrderedStore:
                 self._sweep()
 
     def _sweep(self) -> None:
-        """Delete what has ended and is in no log any more."""
+        """Delete payloads of ended messages that are in no log any more."""
         for uid in list(self._garbage.due):
             log = self._logs[uid]
             self._garbage.sweep(uid, log.start, self._timeline_batch, self._payload_batch)

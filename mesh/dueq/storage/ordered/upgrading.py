@@ -80,7 +80,7 @@ def _prepare(timeline: Engine, payload: Engine, step: Step) -> None:
 
 
 def _finish(timeline: Engine, payload: Engine) -> None:
-    """Carry out what is left of the journals, if the format's number was set."""
+    """Carry out the rest of the journals, if the format's number was set."""
     if timeline.get(layout.UPGRADING) is None:
         return
     for database in (payload, timeline):
