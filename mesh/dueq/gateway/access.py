@@ -28,7 +28,7 @@ async def _webhooks(connection: HTTPConnection) -> Webhooks:
 
 
 async def known_query(connection: HTTPConnection) -> None:
-    """Refuse a query that says what nobody reads, or twice what can be said once: it may have been meant.
+    """Refuse a query with an unknown name, or a second value for a name that takes one: it may have been meant.
 
     Raises:
         Unfit: it does.

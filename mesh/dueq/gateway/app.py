@@ -170,7 +170,7 @@ class Closing(Protocol):
 
 
 async def _close(service: Service, sides: Iterable[Closing]) -> None:
-    """Let what is sent end while requests under way still do."""
+    """Close the senders while the requests under way end."""
     await service.stopping.wait()
     await asyncio.gather(*(side.close() for side in sides))
 

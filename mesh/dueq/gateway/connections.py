@@ -129,7 +129,7 @@ class HttpConnection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come; a head that has begun has to end in time."""
+        """Take the bytes that have come; a head that has begun has to end in time."""
         if self._ending.dropping:
             self._ending.drop(len(data))
             return
@@ -144,7 +144,7 @@ class HttpConnection(H11Protocol):
             self._rest.end()
 
     def on_response_complete(self) -> None:
-        """The answer is sent; what is left of the request, if the answer did not wait for it, has to come soon."""
+        """The answer is sent; the rest of the request, if the answer did not wait for it, has to come soon."""
         if self.conn.their_state is h11.SEND_BODY:
             self._rest.begin(self.transport.abort, _DROPPED_S)
         super().on_response_complete()
@@ -164,7 +164,7 @@ class HttpConnection(H11Protocol):
         self._refuse(problems.of_status(400, msg))
 
     def _late(self) -> None:
-        """The head of a request did not come in time; who has begun one is told so."""
+        """The head of a request did not come in time; a client that has begun one is told so."""
         if not self.conn.trailing_data[0]:
             self.transport.abort()
             return

@@ -21,7 +21,7 @@ from dueq.errors import Busy, DueqError, MessageNotFound, Superseded
 from dueq.gateway.receiving import Receiving
 
 _ASK_S: Final = 1.0
-"""How long a stream without room waits before it asks what became of its oldest messages; then twice as long, …"""
+"""How long a stream without room waits before it asks about its oldest messages; then twice as long, …"""
 _ASK_S_MAX: Final = 16.0
 """… up to this."""
 _ASKED_FOR: Final = 8
@@ -81,7 +81,7 @@ class Flow:
         return []
 
     def give(self, credit: int) -> None:
-        """Let the stream have this many unsettled messages from now on; what is on its way still comes."""
+        """Let the stream have this many unsettled messages from now on; messages on their way still come."""
         self._credit = credit
         self._changed.set()
 
@@ -123,7 +123,7 @@ class Flow:
         self._changed.set()
 
     def close(self) -> None:
-        """The client is gone: what it has stays leased."""
+        """The client is gone: its messages stay leased."""
         for message_id in list(self.out):
             self.over(message_id)
         self._flows.closed(self)
@@ -161,7 +161,7 @@ class Flow:
         return first - now <= most_s
 
     async def _ask(self) -> None:
-        """Ask what became of the oldest messages: another gateway may have settled them."""
+        """Ask about the oldest messages: another gateway may have settled them."""
         for message_id in list(self.out)[:_ASKED_FOR]:
             try:
                 token = (await self._flows.client.get(self.topic, message_id)).token
@@ -219,7 +219,7 @@ class Flows:
     def settled(
         self, topic: str, leases: Sequence[Lease], outcomes: Sequence[Outcome], extended: timedelta | None
     ) -> None:
-        """Tell the streams what became of leases.
+        """Tell the streams the outcomes of leases.
 
         Args:
             topic: of the messages.

@@ -33,7 +33,7 @@ class Answers(StreamingResponse):
 
 @dataclass(slots=True)
 class _Line:
-    """A line, and what it asks for; or what is wrong with it."""
+    """A line, and its request; or the reason why it is wrong."""
 
     number: int
     message: NewMessage | None
@@ -103,7 +103,7 @@ class Loading:
     # -------------------------------------------------------------- reading
 
     async def _batches(self, request: Request) -> AsyncGenerator[list[_Line], None]:
-        """Yield what has come, as soon as it has: up to 1,000 lines and about 1 MiB."""
+        """Yield lines as soon as they have come: up to 1,000 of them and about 1 MiB."""
         rest = b""
         try:
             async for piece in bodies.pieces(request):

@@ -49,7 +49,7 @@ _STATUS: Final[dict[type[DueqError], int]] = {
     errors.PartialFailure: 503,
     errors.DueqError: 500,
 }
-"""The status of each family; what is not named here is as its parent."""
+"""The status of each family; an error that is not named here has the status of its parent."""
 
 _HTTP: Final = {
     400: "InvalidRequest",

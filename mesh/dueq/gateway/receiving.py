@@ -68,7 +68,7 @@ class _Line:
             self._leave()
 
     def stop(self) -> None:
-        """Nothing more comes: who waits gets nothing."""
+        """Nothing more comes: waiting requests get nothing."""
         for waiter in self.waiters.values():
             if not waiter.found.done():
                 waiter.found.set_result([])

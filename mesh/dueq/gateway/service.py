@@ -74,7 +74,7 @@ class Load:
 
     Attributes:
         job: to which they belong.
-        on_duplicate: what is done if a unique key names a message already: refuse, keep or replace.
+        on_duplicate: the rule if a unique key names a message already: refuse, keep or replace.
     """
 
     job: Job | None = None
@@ -89,7 +89,7 @@ class Service:
 
     Attributes:
         client: the SDK.
-        receiving: who waits for messages.
+        receiving: the requests that wait for messages.
         flows: the streams of deliveries.
         shared: the shared bodies that clients name.
         stopping: set when the gateway is about to end.
@@ -220,7 +220,7 @@ class Service:
         return outcomes
 
     def stop(self) -> None:
-        """The gateway is about to end: who waits for something gets what there is."""
+        """The gateway is about to end: requests that wait get what there is."""
         self.stopping.set()
         self.receiving.stop()
         self.flows.stop()
@@ -270,7 +270,7 @@ class Service:
         return added(each)
 
     async def stop_pass(self, topic: str, name: str) -> Progress:
-        """Stop a pass, or several; what it has done stays done. Raises as `progress`."""
+        """Stop a pass, or several; its changes so far stay. Raises as `progress`."""
         each = [_known(topic, one, await self.client.pass_named(topic, one).stop()) for one in _names(name)]
         return added(each)
 

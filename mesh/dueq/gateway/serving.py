@@ -135,7 +135,7 @@ def allow_files() -> None:
 
 
 class _Server(uvicorn.Server):
-    """Tells who waits that the end has come, before it waits for them."""
+    """Tells waiting requests that the end has come, before it waits for them."""
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ class Counting:
         self._rest_ms = _APART_MS
 
     def improved(self, forecasts: Mapping[Wanted, Ahead], at_ms: int) -> dict[Wanted, Ahead]:
-        """Return forecasts with what was counted in place of what was estimated; have the oldest counted anew."""
+        """Return forecasts with counts in place of estimates; have the oldest counted anew."""
         found, due = dict(forecasts), list[tuple[int, str, int, int]]()
         for (name, seconds), ahead in forecasts.items():
             end_ms = at_ms + seconds * 1000
@@ -102,7 +102,7 @@ class Counting:
 
 
 def _improved(ahead: Ahead, known: _Counted, begin_ms: int) -> Ahead:
-    """Put what was counted in place of what was estimated; where not all was counted, it is a lower bound."""
+    """Put counts in place of estimates; where not all was counted, the count is a lower bound."""
     told = dict(ahead.counts)
     estimated = {second: count for second, count in told.items() if begin_ms <= second < known.end_ms}
     counted = {second: count for second, count in known.counts.items() if second >= begin_ms}

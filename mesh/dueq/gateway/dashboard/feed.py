@@ -99,7 +99,7 @@ class Feed:
         return self.state
 
     def acted(self, act: dict[str, Any]) -> None:
-        """Remember what was done, and look soon at what it has changed."""
+        """Remember an act, and look soon at its effects."""
         self._acts += 1
         self.acts.append({"number": self._acts, "at": int(datetime.now(UTC).timestamp() * 1000), **act})
         self._soon.set()
@@ -137,7 +137,7 @@ class Feed:
             sight = await self._look(number, patience_s)
             return State(sight, self._alarms.take(sight, self._history), self._history)
         except Exception as error:
-            # Without this, every open page would show for good what was so before, and look alive.
+            # Without this, every open page would show the old state for good, and look alive.
             log.error("dashboard.look_broken", error=repr(error))
             before = self.state.sight if self.state is not None else None
             sight = _blind(before, number, f"a defect of the gateway: {error!r:.200}", self._now_ms(before))

@@ -149,7 +149,7 @@ class Merged:
 def _merged(
     some: list[_Some | None], places: list[Place | None], limit: int
 ) -> tuple[list[ScheduledMessage], list[Place | None]]:
-    """Return what can be shown by now, and the places after it."""
+    """Return the rows that can be shown by now, and the places after them."""
     unfinished = [each.frontier for each in some if each is not None and not each.done]
     bound = min(unfinished, default=None)
     ready = sorted(

@@ -12,7 +12,7 @@ from dueq import limits
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _INDENT: Final = "  "
 _UNSEEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-"""Characters that show nothing, or turn the direction of what follows."""
+"""Characters that show nothing, or turn the direction of the text behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Preview:
 
 
 def preview(payload: bytes) -> Preview:
-    """Return what is shown of a payload."""
+    """Return the part of a payload that is shown."""
     if not payload:
         return Preview("empty", "", False)
     cut = len(payload) > limits.DASHBOARD_PREVIEW_BYTES

@@ -211,7 +211,7 @@ async def tested(name: Name, webhooks: TheWebhooks) -> Tested:
 
 
 def tagged(found: Endpoint, response: Response) -> Endpoint:
-    """Give a response the ETag of what it shows."""
+    """Give a response the ETag of the endpoint that it shows."""
     response.headers["etag"] = f'"{found.name}.{found.version}"'
     return found
 

@@ -201,7 +201,7 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 
 class _Handed(JSONResponse):
-    """Received messages on their way to whoever has asked; they are released if nobody is there any more."""
+    """Received messages on their way to the client; they are released if it is gone."""
 
     def __init__(self, request: Request, service: Service, topic: str, messages: list[AsyncMessage]) -> None:
         super().__init__({"messages": [shown(each).model_dump(mode="json") for each in messages]})

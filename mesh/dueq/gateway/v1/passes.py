@@ -197,7 +197,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "change": ("rank",),
     "redrive": ("spread",),
 }
-"""The fields that go with what is done."""
+"""The fields that go with the action."""
 
 
 def _refuse_what_is_not_of(asked: Where) -> None:

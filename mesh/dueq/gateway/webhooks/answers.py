@@ -59,7 +59,7 @@ class Verdict:
     """The consequences of an answer.
 
     Attributes:
-        fate: what is done with the message.
+        fate: of the message.
         reason: why, for the message and the log; "" if it is done.
         delay_s: of LATER: how long to wait.
         overloaded: the receiver fails as a whole, not because of this message: send less at a time.
@@ -75,7 +75,7 @@ _OVERLOADED: Final = frozenset({0, 429, 502, 503, 504})
 
 
 def verdict(answer: Answer, now_ms: int) -> Verdict:
-    """Return what follows from an answer that came at an instant (Unix ms)."""
+    """Return the consequences of an answer that came at an instant (Unix ms)."""
     status = answer.status
     if 200 <= status < 300:
         return Verdict(Fate.DONE)
@@ -109,7 +109,8 @@ def retry_after_s(text: str, now_ms: int) -> float | None:
 def reason_of(answer: Answer) -> str:
     """Return why an attempt failed, as the message keeps it.
 
-    Others read it, some on a terminal: characters that steer one, or turn the order of what follows, are replaced.
+    Others read it, some on a terminal: characters that steer one, or turn the order of the text behind them, are
+    replaced.
     """
     said = f"HTTP {answer.status}: {answer.text}" if answer.status else answer.text
     return _STEERING.sub("\ufffd", said).rstrip(": \n").encode()[:REASON_BYTES_MAX].decode(errors="ignore")

@@ -12,7 +12,7 @@ class Counters:
     """Counts since the gateway began to serve the endpoint. Instants are Unix ms; 0: never.
 
     Attributes:
-        fates: answers by what became of the message.
+        fates: answers by the fate of the message.
         filtered: messages that were finished and not sent.
         put_back: messages that were given back unsent, uncounted.
         leases_lost: messages whose lease was over before they were settled.

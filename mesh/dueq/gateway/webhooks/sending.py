@@ -207,7 +207,7 @@ class Sender:
 
 
 async def _beginning(response: aiohttp.ClientResponse, most: int) -> str:
-    """Return the beginning of the body, as far as it comes soon; what is longer costs the connection."""
+    """Return the beginning of the body, as far as it comes soon; a longer body costs the connection."""
     found = b""
     try:
         async with asyncio.timeout(_DRAINED_S):

@@ -44,7 +44,7 @@ class _Test:
 
 
 class Webhooks:
-    """Sends what is due to the endpoints of the mesh, from `start` to `close`. For the tasks of one loop.
+    """Sends due messages to the endpoints of the mesh, from `start` to `close`. For the tasks of one loop.
 
     Args:
         client: the SDK.
@@ -89,7 +89,7 @@ class Webhooks:
         self._asked.set()
 
     def counters(self, name: str) -> Counters | None:
-        """Return what was done for an endpoint here; None: nothing yet."""
+        """Return the counts of an endpoint here; None: nothing was done yet."""
         return self._counters.get(name)
 
     async def test(self, name: str) -> Answer:
@@ -142,7 +142,7 @@ class Webhooks:
             self._asked.clear()
 
     def _seen(self, found: list[StoredEndpoint]) -> None:
-        """Serve what is in use, as it is now."""
+        """Serve the endpoints in use, as they are now."""
         wanted = {each.name: each for each in map(self._opened, found) if each is not None}
         for name, worker in list(self._workers.items()):
             new = wanted.get(name)

@@ -60,11 +60,11 @@ _OWN: Final = (
     "trailer",
     "expect",
 )
-"""Headers that a task cannot have: what it says of them is left out, as is what begins with `x-cloudtasks-`."""
+"""Headers that a task cannot have: they are left out of its request, as are those that begin with `x-cloudtasks-`."""
 
 
 class Dispatcher:
-    """Sends what is due, from `start` to `close`. For the tasks of one loop.
+    """Sends due tasks, from `start` to `close`. For the tasks of one loop.
 
     Args:
         service: the mesh.

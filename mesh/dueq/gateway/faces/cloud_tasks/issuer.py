@@ -42,7 +42,7 @@ class Identity(NamedTuple):
 
     Attributes:
         email: of the service account.
-        audience: who is to believe it; "": the URL of the task.
+        audience: the receiver that is to believe it; "": the URL of the task.
     """
 
     email: str

@@ -149,7 +149,7 @@ class Configuration:
         """Return it with the named fields as a document has them.
 
         Args:
-            given: the document; what is missing there is as in a new queue.
+            given: the document; missing fields are as in a new queue.
             paths: such as `rate_limits`, `retry_config.max_attempts`.
 
         Raises:

@@ -218,7 +218,7 @@ async def change_queue(
 
 
 async def _limit(service: Service, name: QueueName, concurrent: int) -> None:
-    """Limit the group of the tasks, as whoever was last has set the queue."""
+    """Limit the group of the tasks, as the last change has set the queue."""
     for _ in range(_TRIES):
         await service.client.set_group(name.topic, GROUP, max_unacked=concurrent)
         present = Configuration.of(await topic_of(service, name)).concurrent

@@ -1,4 +1,4 @@
-"""A task: the document of the protocol, the message that it is, and what is known of its attempts.
+"""A task: the document of the protocol, the message that it is, and the record of its attempts.
 
 The message's payload is JSON, so that everybody who looks at the topic can read what will be sent. The results of the
 attempts so far stand at the end of the reason with which the message was given back last.

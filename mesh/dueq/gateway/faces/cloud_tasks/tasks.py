@@ -150,7 +150,7 @@ async def deleted(project: str, location: str, queue_id: str, task_id: str, serv
 async def run(
     project: str, location: str, queue_id: str, task_id: str, service: TheService, request: Request
 ) -> Document:
-    """Send it now, whatever it waits for."""
+    """Send it now, no matter what it waits for."""
     name = QueueName.checked(project, location, queue_id)
     asked = Run.model_validate(await wire.body_of(request))
     found = await _state(service, name, task_id)

@@ -55,7 +55,7 @@ class View(IntEnum):
 
 
 class Part(Known):
-    """A message of the protocol; what it does not have is refused."""
+    """A message of the protocol; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
 

@@ -15,7 +15,7 @@ Metadata = dict[StrictStr, StrictStr]
 
 
 class Asked(Known):
-    """A body: names of its members in any case; what it does not have is refused."""
+    """A body: names of its members in any case; unknown members are refused."""
 
     model_config = ConfigDict(extra="forbid")
 

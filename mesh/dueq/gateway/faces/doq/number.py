@@ -18,7 +18,7 @@ _DECIMAL: Final = re.compile(r"[0-9]{1,30}\Z", re.ASCII)
 def new(now_ms: int, count: int = 1) -> list[int]:
     """Return new numbers, the later the larger: 41 bits of time and 22 of chance.
 
-    Two gateways may draw the same one; who uses it finds out, and draws again.
+    Two gateways may draw the same one; the one that uses it second finds out, and draws again.
 
     Args:
         now_ms: mesh time, Unix ms.

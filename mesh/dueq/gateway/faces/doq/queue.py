@@ -19,7 +19,7 @@ LABEL: Final = "doq"
 ACK_TIMEOUT_S: Final = 1800
 """How long a message is in flight unless the queue says otherwise."""
 PLAIN_MAX: Final = 65_535
-"""In a delayed queue: priorities below are ranks of what is due now, others are instants, Unix s."""
+"""In a delayed queue: priorities below are ranks of messages due now, others are instants, Unix s."""
 DEFAULT_GROUP: Final = "default"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,200}\Z")
 
