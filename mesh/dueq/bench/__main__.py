@@ -116,7 +116,7 @@ def _run(measurements: list[Measurement], folder: Path, quick: bool, huge: bool,
 
 
 def _measure(measurement: Measurement, stage: Stage) -> list[Figure]:
-    """Measure; whatever goes wrong is told in the report, and the others go on."""
+    """Measure; the report says what went wrong, and the other measurements go on."""
     stage.take_noted()
     try:
         return measurement.run(stage)

@@ -86,7 +86,7 @@ def measure(stage: Stage) -> list[Figure]:
 
 
 def beside(name: str, case: Case) -> Row:
-    """The row of a case that is measured right before each run of what is held against it."""
+    """The row of a case that is measured right before each run of the measurement compared with it."""
     return Row(name, case.words, "msg/s")
 
 

@@ -36,7 +36,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Crowd:
-    """`count` consumers of one topic on one connection; each acknowledges what it gets and waits for that.
+    """`count` consumers of one topic on one connection; each acknowledges its messages and waits for that.
 
     Attributes:
         endpoints, topic: where from.

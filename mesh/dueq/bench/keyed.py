@@ -22,7 +22,7 @@ _BATCHES = (500, 4_000)
 """Rows of a call. With keys a call is divided over the partitions, so short calls make short records."""
 _HUGE_BATCHES = (4_000,)
 _CALLS_LEAST = 3
-"""Each caller makes so many calls in a quarter, or more; else their beginning and end are what is measured."""
+"""Each caller makes at least this many calls in a quarter; else their beginning and end would be measured."""
 _PRODUCERS = 2
 _THREADS = 4
 _PARTITIONS = 6

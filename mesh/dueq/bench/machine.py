@@ -107,7 +107,7 @@ class Processor(NamedTuple):
             return cls.read(file.readline())
 
     def stolen_since(self, earlier: Processor) -> float:
-        """Return the share of what was wanted since then that the host gave to others, 0 to 1."""
+        """Return the share of the wanted processor time since then that the host gave to others, 0 to 1."""
         stolen = self.stolen - earlier.stolen
         wanted = self.used - earlier.used + stolen
         return stolen / wanted if wanted else 0.0
