@@ -49,8 +49,8 @@ class Inserts:
     """The inserts and chunks of clients that no turn has taken yet.
 
     Attributes:
-        waiting_bytes: what they weigh, payloads included.
-        pace: how fast what is due much later is let in.
+        waiting_bytes: their weight, payloads included.
+        pace: how fast rows that are due much later are let in.
         held_up: requests that came when the pace let nothing more in.
     """
 

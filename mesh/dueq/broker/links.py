@@ -46,7 +46,7 @@ class Links:
     ) -> None:
         self._context, self._me, self._waiter, self._counts = context, me, waiter, counts
         self._clocks = clocks
-        # Grows over all links of this life: of two Hellos the later one counts, whatever the clock does.
+        # Grows over all links of this life: the later of two Hellos counts, whatever the clock does.
         self._attach = count(1)
         self._links: dict[str, _Link] = {}
 

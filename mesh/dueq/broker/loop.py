@@ -44,14 +44,14 @@ _NEVER_US = 1 << 62
 _WAIT_MAX_S = 0.5
 _SECOND_US = 1_000_000
 _OVERDUE_US = 4 * _SECOND_US
-"""Under load, what is to be done each second waits this long for an idle moment, and is then done anyhow."""
+"""Under load, the work of each second waits this long for an idle moment, and is then done anyhow."""
 
 
 class Core(Protocol):
     """The core as the loop drives it."""
 
     def push(self, now: Now) -> list[Effect]:
-        """Push what is due and needs nothing else, before a turn."""
+        """Push due messages that need nothing else, before a turn."""
         ...
 
     def hear(self, events: list[Event], now: Now) -> list[Effect]:
@@ -88,7 +88,7 @@ class Loop:
 
     Attributes:
         turns: how long the turns took, input, step and effects together.
-        inserts: what is being loaded and waits its turn.
+        inserts: inserts that wait their turn.
         exit_reason: why the core ordered the process to end; "" if it did not.
     """
 
@@ -172,7 +172,7 @@ class Loop:
         return ended
 
     def _step(self, now: Now) -> Now:
-        """Take a turn with what has come: first of all what commits, so that who waits for that is answered."""
+        """Take a turn with the input: first the events that commit, so that requests waiting for them are answered."""
         first = list(filter(_commits, self._events))
         if not first:
             return self._carry_out(self._core.step(self._events, now))

@@ -29,7 +29,7 @@ _LOCAL = "127.0.0.1"
 
 
 class MetricsPage(Collector):
-    """Turns what is counted into metrics whenever the page is asked for.
+    """Turns counts into metrics whenever the page is asked for.
 
     Attributes:
         core: the core's counters, once there is a core.

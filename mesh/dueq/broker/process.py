@@ -263,8 +263,8 @@ def _opened(config: BrokerConfig, log: structlog.stdlib.BoundLogger) -> Store:
 def _log_retain_bytes(config: BrokerConfig) -> int:
     """Size of each log that is kept for brokers that were away.
 
-    A store in memory keeps none: who was away and has lost everything needs a snapshot, and what was kept would hold
-    payloads that nobody needs, until they fill the memory.
+    A store in memory keeps none: a broker that was away and has lost everything needs a snapshot. Kept records would
+    hold payloads that nobody needs, until they fill the memory.
     """
     return limits.LOG_RETAIN_BYTES if is_durable(config.store) else 0
 

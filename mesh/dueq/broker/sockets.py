@@ -212,7 +212,7 @@ class Sockets:
         self._links.connect(broker_id, endpoint)
 
     def close(self) -> None:
-        """Close everything at once; what has not left yet is dropped."""
+        """Close everything at once; frames that have not left yet are dropped."""
         self._links.close()
         self._waiter.remove(self._descriptor)
         self._router.close(0)

@@ -97,7 +97,7 @@ class StatisticsFile:
             self._lines.clear()
 
     def _changed(self) -> bool:
-        """Make the lines of what has changed; returns whether anything has."""
+        """Make the lines of changed hours and topics; returns whether any has changed."""
         lines: dict[tuple[int, str], tuple[int, bytes]] = {}
         for key, counts in self._statistics.items():
             changes = counts.changes

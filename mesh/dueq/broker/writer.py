@@ -61,7 +61,7 @@ class Writer(Worker):
             return str(error)
 
     def _next_group(self) -> list[Persist]:
-        """Return what is queued, waiting a while for it; the lock is held for no longer than it takes to look."""
+        """Return the queued writes, waiting a while for some; the lock is held for no longer than it takes to look."""
         with self._ready:
             if not self._orders and not self._stopping:
                 self._ready.wait(_IDLE_S)
