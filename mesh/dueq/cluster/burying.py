@@ -24,7 +24,7 @@ _log = structlog.get_logger("dueq.cluster")
 
 
 class Burying:
-    """Takes one broker off the tombstones of what it has deleted; belongs to one thread.
+    """Takes one broker off the tombstones of the partitions that it has deleted; belongs to one thread.
 
     Args:
         names: every tombstone as last listed.

@@ -38,7 +38,7 @@ Later = Callable[[float, Callable[[], None]], None]
 
 
 class Mirror:
-    """Follows everything below the layout's root and delivers what it sees; belongs to one thread.
+    """Follows everything below the layout's root and delivers it; belongs to one thread.
 
     Attributes:
         _reading: what is being read now: `_REGISTRATIONS`, `_TOPICS`, or a partition's uid.
@@ -72,7 +72,7 @@ class Mirror:
         self._reading: set[str | int] = set()
         self._dirty: set[str | int] = set()
         self._levels: dict[str, int] = {}
-        """By a broker's name in ZooKeeper, what it announced last."""
+        """The level that each broker announced last, by its name in ZooKeeper."""
         self._topics: dict[str, Topic] = {}
         self._stale: set[str] = set()
         self._asked: set[int] = set()

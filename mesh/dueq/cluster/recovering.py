@@ -40,7 +40,7 @@ _SESSION_S: Final = 10.0
 _UNREADY: Final = "installing"
 """The role of a replica that is being filled, or whose data was found damaged: its data is not usable."""
 _UNPROVEN: Final = "unproven"
-"""The role of one that was filled and may lack what was committed later: a member of this role does not lead."""
+"""The role of one that was filled and may lack later commits: a member of this role does not lead."""
 
 
 class RecoveryRefused(Refused):
@@ -118,7 +118,7 @@ class PartitionFacts:
         return seen is not None and seen.incarnation == self.node.incarnation
 
     def fate(self, member: Member) -> Fate:
-        """Return what is known of a member's disk."""
+        """Return the known facts about a member's disk."""
         seen = self.registrations.get(member.broker_id)
         if seen is None:
             return Fate.AWAY

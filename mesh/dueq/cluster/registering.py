@@ -23,7 +23,7 @@ from dueq.core.ports.membership import Registration
 
 
 def prepare(client: Any, layout: Layout, registration: Registration) -> Procedure:
-    """Make what is not there yet; returns the cluster's id.
+    """Make the nodes that are missing; returns the cluster's id.
 
     Raises:
         CoordinatorUnreadable: the cluster is of a format or feature level that this build does not know.

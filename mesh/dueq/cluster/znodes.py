@@ -286,12 +286,12 @@ def tombstone_names(topic: Topic) -> list[str]:
 
 
 def encode_tombstone(brokers: Iterable[str]) -> bytes:
-    """Return the value of a tombstone: the brokers that have not deleted yet what they held."""
+    """Return the value of a tombstone: the brokers that have not yet deleted their replicas."""
     return _dump({"brokers": sorted(brokers)})
 
 
 def decode_tombstone(value: bytes) -> list[str]:
-    """Return the brokers that have not deleted yet what they held, sorted.
+    """Return the brokers that have not yet deleted their replicas, sorted.
 
     Raises:
         CoordinatorUnreadable: it is damaged or of an unknown format.

@@ -257,7 +257,7 @@ class ZooKeeperCoordinator:
             self._lose(CoordinatorState.SUSPENDED if state == KazooState.SUSPENDED else CoordinatorState.LOST)
 
     def _lose(self, state: CoordinatorState) -> None:
-        """End what is under way; the outcome of compare-and-sets that were sent is unknown from now on."""
+        """End the requests under way; the outcome of compare-and-sets that were sent is unknown from now on."""
         self._connections += 1
         was, self._state = self._state, state
         self._requests.connection_lost()
