@@ -109,7 +109,7 @@ def secret_id(secret: str) -> str:
 
 
 def is_sealed(text: str) -> bool:
-    """Return whether a secret, or the value of a header, is sealed: only who has the key can read it."""
+    """Return whether a secret, or the value of a header, is sealed: only a holder of the key can read it."""
     return _SEALED.match(text) is not None
 
 

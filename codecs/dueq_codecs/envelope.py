@@ -4,8 +4,8 @@
 4  u8       protocol version
 5  u8       kind (see `layouts.Kind`)
 6  u16      flags, none yet
-8  u32      length of what follows
-12 u32      CRC-32 over the first 12 bytes and what follows
+8  u32      length of the FlatBuffer
+12 u32      CRC-32 over the first 12 bytes and the FlatBuffer
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def seal(kind: int, body: bytes, version: int = PROTOCOL_VERSION) -> bytes:
 
 
 def unseal(frame: bytes | memoryview) -> tuple[int, memoryview]:
-    """Check an envelope; return the kind's number and a read-only view of what follows.
+    """Check an envelope; return the kind's number and a read-only view of the FlatBuffer.
 
     Raises:
         FrameError: it is none of ours, damaged, or (WRONG_VERSION) of another protocol version.

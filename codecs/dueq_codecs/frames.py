@@ -8,8 +8,8 @@ One message is a header frame (`envelope` + FlatBuffer) and the frames of its pa
     all others    nothing
 
 Decoding believes nothing. Anything that is not exactly such a message is a FrameError, before anything is read
-outside of a frame, or allocated for a length that a frame claims. The broker still has to check what needs its
-knowledge: limits, whether rows and topics exist, who may do what.
+outside of a frame, or allocated for a length that a frame claims. The broker still has to make the checks that need
+its knowledge: limits, whether rows and topics exist, who may do what.
 """
 
 from __future__ import annotations

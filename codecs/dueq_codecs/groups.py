@@ -60,7 +60,7 @@ _LIMITS: Final = {
 
 
 def check_group_changes(changes: Mapping[str, Any]) -> None:
-    """Check what is to be set for a group.
+    """Check the settings for a group.
 
     Raises:
         GroupRefused: a name is not known, or a value is outside its limits; or nothing is set.

@@ -44,7 +44,7 @@ class MetaRefused(ValueError):
 
 
 def with_key(key: bytes, payload: bytes) -> bytes:
-    """Return what is stored and sent for a payload of this key.
+    """Return the bytes that are stored and sent for a payload of this key.
 
     Args:
         key: 0 to KEY_BYTES_MAX bytes; none is the key of a message without one.
@@ -57,7 +57,7 @@ def with_key(key: bytes, payload: bytes) -> bytes:
 
 
 def prefix_of(mode: Meta, key: bytes, headers: bytes) -> bytes:
-    """Return what goes before a payload.
+    """Return the bytes before a payload.
 
     Args:
         mode: KEY or HEADERS say what it holds; NONE: nothing.
@@ -71,7 +71,7 @@ def prefix_of(mode: Meta, key: bytes, headers: bytes) -> bytes:
 
 
 def key_prefixes(keys: Iterable[bytes]) -> list[bytes]:
-    """Return what goes before the payload of each key, in the mode KEY."""
+    """Return the bytes before the payload of each key, in the mode KEY."""
     return [_LENGTHS[len(key)] + key for key in keys]
 
 
@@ -136,7 +136,7 @@ def keys_of_payloads(stored: Iterable[bytes | memoryview]) -> list[bytes | memor
 
 
 def split_meta(mode: int, stored: bytes) -> tuple[str, dict[str, str], bytes]:
-    """Return key, headers and payload of what is stored.
+    """Return key, headers and payload of the stored bytes.
 
     Brokers refuse what is not well formed. If that comes all the same, it is a payload without meta, or one with
     fewer headers. Bytes that are no UTF-8 are replaced: keys of other clients may have such.

@@ -274,7 +274,7 @@ class Record:
     """PASS, and CANCEL, MOVE and CHANGE by the leader: the pass that it belongs to. RECURRENCE, and FIRE at a client's
     request: the recurrence. GROUP: the group."""
     document: str = ""
-    """SETTINGS: JSON in canonical form. PASS and RECURRENCE: JSON, what is done. GROUP: JSON, what is set."""
+    """SETTINGS: JSON in canonical form. PASS and RECURRENCE: JSON, the action. GROUP: JSON, the settings."""
     recurrence: U64 = field(default_factory=lambda: NO_U64)
     """FIRE: the number of a recurrence per row."""
     tick: U64 = field(default_factory=lambda: NO_U64)
@@ -287,7 +287,7 @@ class Record:
     key_low: U64 = field(default_factory=lambda: NO_U64)
     """… and the next 8."""
     on_duplicate: OnDuplicate = OnDuplicate.NONE
-    """INSERT with hashes of keys: what is done about keys that name a message already."""
+    """INSERT with hashes of keys: the rule for keys that name a message already."""
     retry: bool = False
     """INSERT with hashes of keys: a message of equal due instant, size and CRC is the row's own."""
     window: U32 = field(default_factory=lambda: NO_U32)

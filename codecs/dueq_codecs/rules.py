@@ -215,7 +215,7 @@ def first_beyond_horizon(due: U64, horizon_ms: int, mesh_ms: int) -> int | None:
 def first_too_long(size: U32, keyed: int, allowed: int) -> int | None:
     """Return the first row whose payload is longer than a topic allows, whatever its key and headers.
 
-    The limit is on what comes after these, and only the payload itself knows how long they are.
+    The limit is on the bytes after these, and only the payload itself knows how long they are.
     """
     return _first(size > np.uint32(min(allowed + PREFIX_BYTES_MAX[keyed], 0xFFFFFFFF)))
 

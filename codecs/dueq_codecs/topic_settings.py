@@ -75,7 +75,7 @@ class TopicSettings:
     version: int = 0
     """Grows by one with each change; 0: as the topic was created."""
     update: str = ""
-    """32 hex digits of the change that made this version: who repeats it recognises its own work."""
+    """32 hex digits of the change that made this version: a client that repeats it recognises its own work."""
     paused: bool = False
     """Messages are taken, and none is delivered."""
     paused_until_ms: int = 0
@@ -236,7 +236,7 @@ def decode_settings(document: str) -> TopicSettings:
 
 
 def settings_of(found: Mapping[str, Any]) -> TopicSettings:
-    """Return the settings of `TopicSettings.fields`; what is missing there is as in a new topic.
+    """Return the settings of `TopicSettings.fields`; those missing there are as in a new topic.
 
     Raises:
         SettingsRefused: a value is not of its type, or outside its limits.

@@ -10,7 +10,7 @@ from dueq_codecs.records import NO_U8, NO_U16, NO_U32, NO_U64, U8, U16, U32, U64
 
 @dataclass(slots=True)
 class BrowseRequest:
-    """A page of what waits in one partition, of a snapshot that the leader keeps while it is asked for."""
+    """A page of one partition's waiting messages, of a snapshot that the leader keeps while it is asked for."""
 
     request_id: int
     topic: str

@@ -45,7 +45,7 @@ class ConsumerFrame:
     push_seen: int = 0
     """The highest push number up to which every push of this attach has arrived."""
     leader: str = ""
-    """The broker that this frame is for; another broker relays it. Empty: whoever receives it."""
+    """The broker that this frame is for; another broker relays it. Empty: the one that receives it."""
     held_uid: U32 = field(default_factory=lambda: NO_U32)
     held_sequence: U64 = field(default_factory=lambda: NO_U64)
     held_row: U16 = field(default_factory=lambda: NO_U16)
@@ -58,7 +58,7 @@ class ConsumerFrame:
     """Of a consumer with a name: a number that grows from process to process; 0: it has no name. PULL: of those who
     pull as one holder the one with the largest waits on; 0: it comes after all before it."""
     detached: bool = False
-    """ATTACH: what is leased to it stays so through its silence. A GOODBYE then lists what is to stay."""
+    """ATTACH: its leases last through its silence. A GOODBYE then lists those that are to stay."""
     aside: int = 0
     """ATTACH, GOODBYE: how many of the listed leases, the last ones, it takes another broker to lead."""
     pulls: bytes = b""

@@ -25,7 +25,7 @@ class Hello:
     name: str
     """A broker's id, or the client id in hex."""
     cluster_id: str = ""
-    """Empty: whatever cluster answers."""
+    """Empty: any cluster."""
     incarnation: int = 0
     attach: int = 0
     """Grows with every new connection of one (name, incarnation); the highest wins."""
