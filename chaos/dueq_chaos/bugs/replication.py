@@ -300,7 +300,7 @@ REPLICATION: Final = (
             change(
                 "core.replication.progress:Progress.sent", "if self.state is State.REPLICATE:\n", "if True:\n"
             ),
-            # As it was: what may be sent to one of whom nothing is known is not bounded by a window today, so a probe
+            # As it was: no window bounds today what may be sent to a follower of which nothing is known, so a probe
             # that has run away comes back with the first answer.
             change(
                 f"{_FOLLOWERS}._send",

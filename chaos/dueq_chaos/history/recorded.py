@@ -38,7 +38,7 @@ class _Call:
         self._number = recorder.invoke(client, kind, **columns)
 
     def carry_out(self, call: Callable[[], T], rows_of: Callable[[T], Sequence[Any]]) -> T:
-        """Run it, or a retry of it, and write what came of it; what is raised has a `retry` that is written too.
+        """Run it, or a retry of it, and write its outcome; an error raised has a `retry` that is written too.
 
         Args:
             call: does it.

@@ -43,7 +43,7 @@ class Recorder:
         self.close()
 
     def close(self) -> None:
-        """Close the file; what comes later is dropped. Twice is once."""
+        """Close the file; later lines are dropped. A second call does nothing."""
         with self._lock:
             self._file.close()
 

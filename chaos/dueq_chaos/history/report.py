@@ -23,7 +23,7 @@ class Report:
     """One judgement of one history.
 
     Args:
-        history: what was judged.
+        history: the one that was judged.
         judgement: of it.
         examples: stories told for each verdict.
     """

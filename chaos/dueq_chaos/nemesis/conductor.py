@@ -21,7 +21,7 @@ class Happening:
     Attributes:
         kind: of the fault.
         lane: under which heading it belongs.
-        text: what was done to whom.
+        text: the deed and its broker, for people.
         begin_s, end_s: `time.monotonic()`; the end None while it lasts.
         trouble: what went wrong with beginning or ending it; empty when nothing did.
     """

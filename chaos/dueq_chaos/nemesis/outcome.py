@@ -14,7 +14,7 @@ class Outcome:
     """Everything that the report shows.
 
     Attributes:
-        settings: what was asked for, by name.
+        settings: those asked for, by name.
         impossible: faults that this machine does not allow: kind and reason.
         happenings: the faults as they were.
         deaths: brokers that ended by themselves: (`time.monotonic()`, text).

@@ -55,7 +55,7 @@ class Screen:
         self._console.print(Text.assemble((f"{now:7.1f} s  ", "dim"), text))
 
     def show(self, phase: str, target: Target, conductor: Conductor, fleet: Fleet, rest_s: float) -> None:
-        """Show where things stand; what comes too soon after the last time is dropped."""
+        """Show where things stand; a call too soon after the last one is dropped."""
         now = time.monotonic()
         if now < self._next_s or not self._console.is_terminal:
             return

@@ -218,7 +218,7 @@ class Hand:
         """Schedule rows, one attempt.
 
         Args:
-            broker: who is asked.
+            broker: the one that is asked.
             payloads, dues: the rows; instants in Unix ms.
             uid: the partition; the stage's first one by default.
             sequence: the request's number; the next one by default.

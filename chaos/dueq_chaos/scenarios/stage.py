@@ -54,14 +54,14 @@ class Stage(SimMesh):
     # -------------------------------------------------------------- telling
 
     def step(self, text: str) -> None:
-        """Name what comes next; it stands in the story."""
+        """Name the next chapter; the name stands in the story."""
         self.world.tell("step", text)
 
     def expect(self, truth: object, what: str) -> None:
         """It must be so.
 
         Raises:
-            StoryFailed: it is not; the text is what was expected and the story so far.
+            StoryFailed: it is not; the text has the expectation and the story so far.
         """
         if not truth:
             raise StoryFailed("\n".join([what, *self.world.trace[-_STORY_LINES:]]))
@@ -212,14 +212,14 @@ class Stage(SimMesh):
         return [hand.got(message)[-1] for message in messages]
 
     def acked(self, hand: Hand, pushes: list[Pushed]) -> None:
-        """Acknowledge deliveries, to whoever leads, until that is confirmed."""
+        """Acknowledge deliveries to the leader, until that is confirmed."""
         for uid in dict.fromkeys(pushed.uid for pushed in pushes):
             mine = [pushed for pushed in pushes if pushed.uid == uid]
             leader = self.leader_of(uid) or self.names[0]
             self.settled(hand, hand.settle(leader, RecordKind.ACK, mine))
 
     def page(self, hand: Hand, broker: str, **fields: Any) -> tuple[BrowseReply, bytes]:
-        """Ask for a page of what waits; `fields` are those of a BrowseRequest. Returns the answer and its body."""
+        """Ask for a page of waiting messages; `fields` are a BrowseRequest's. Returns the answer and its body."""
         number = hand.browse(broker, **fields)
         self.until(lambda: number in hand.pages, "a page")
         return hand.pages[number]
@@ -238,7 +238,7 @@ class Stage(SimMesh):
             reply, body = self.page(hand, broker, **{**fields, **at, "snapshot": reply.snapshot})
 
     def drained(self, name: str = "drain") -> list[Pushed]:
-        """Attach to every broker until nothing comes any more; returns what came. Nothing is acknowledged."""
+        """Attach to every broker until nothing comes any more; returns the deliveries. Nothing is acknowledged."""
         hand = self.hand(name)
         for broker in self.names:
             hand.attach(broker, credit=10_000, lease_ms=600_000)

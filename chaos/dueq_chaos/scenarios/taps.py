@@ -74,13 +74,13 @@ class Caught:
         self.events: list[Event] = []
 
     def let_go(self) -> None:
-        """Stop holding; what was held goes in now."""
+        """Stop holding; the held input goes in now."""
         self.forget()
         for event in self.events:
             self._door.pass_on(event)
 
     def forget(self) -> None:
-        """Stop holding; what was held is lost."""
+        """Stop holding; the held input is lost."""
         if self in self._door.taps:
             self._door.taps.remove(self)
 
@@ -135,12 +135,12 @@ class Spindle:
             self._persist(order, done)
 
     def go(self) -> None:
-        """Write what has waited, and go on."""
+        """Do the writes that have waited, and go on."""
         self.stopped = False
         self.go_on(len(self._waiting))
 
     def go_on(self, count: int) -> None:
-        """Write the first of what has waited."""
+        """Do the first of the writes that have waited."""
         waiting, self._waiting = self._waiting[:count], self._waiting[count:]
         for life, order, done in waiting:
             if self._node.core is not None and life == self._node.incarnation:

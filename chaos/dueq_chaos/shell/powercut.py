@@ -39,7 +39,7 @@ class Cut:
     """The folder as a power cut at some instant leaves it.
 
     Args:
-        calls: what was done, in order; the folder was not there before.
+        calls: in order; the folder was not there before.
         at_us: when, Unix µs.
     """
 
@@ -60,7 +60,7 @@ class Cut:
         self._finish(pending, at_us)
 
     def _finish(self, pending: list[tuple[int, Call, int, _File | None, int]], until_us: int) -> None:
-        """Syncs that have returned by then: what was there when they began is durable."""
+        """Syncs that have returned by then: the state when they began is durable."""
         for sync in [sync for sync in pending if sync[0] <= until_us]:
             pending.remove(sync)
             _, _, changes, file, size = sync
@@ -94,7 +94,7 @@ class Cut:
         Args:
             was: the folder that the process had.
             into: where to.
-            random: decides how much is left of what was not synced; None: nothing.
+            random: decides how much is left of unsynced changes; None: nothing.
         """
         kept = self._durable if random is None else random.randint(self._durable, len(self._changes))
         names: dict[str, _File] = {}

@@ -36,7 +36,7 @@ class Call:
         thread: number of the thread.
         name: one of CALLS.
         paths: the files that it names or goes to, in order.
-        data: what was written.
+        data: the written bytes.
         flags: the text of its other arguments.
         result: what it returned.
     """

@@ -37,8 +37,8 @@ class Bearers:
 
     Args:
         mesh: where.
-        producer: who schedules.
-        mortals: who makes consumers deadly, and looks after the dead.
+        producer: the one that schedules.
+        mortals: the user that makes consumers deadly, and looks after the dead.
     """
 
     def __init__(self, mesh: SimMesh, producer: ProducingUser, mortals: Mortals) -> None:

@@ -9,7 +9,7 @@ from dueq.core.state.timeline import Timeline
 from dueq_codecs.records import RecordKind
 
 ANY_LEVEL = 1_000
-"""Of who looks at a mesh from outside: it applies the records of every build."""
+"""Of an observer of a mesh from outside: it applies the records of every build."""
 
 
 @contextmanager

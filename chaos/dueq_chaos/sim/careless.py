@@ -28,7 +28,7 @@ _CALL_US: Final = 20_000_000
 _SETTLING: Final = (RecordKind.ACK, RecordKind.NACK, RecordKind.EXTEND, RecordKind.RELEASE)
 _TAKEN: Final = (Outcome.DONE, Outcome.LEASED)
 _TAKEN_IN_US: Final = 20_000
-"""By then a broker that is not held up has taken in what was sent to it."""
+"""By then a broker that is not held up has taken in the frames that were sent to it."""
 _LATER: Final = 1 << 40
 """A token that no lease reaches."""
 

@@ -102,7 +102,7 @@ class ConfiguringUser:
         self.client.call(call.build, _CALL_US, answered)
 
     def calm(self) -> None:
-        """Resume whatever may be paused, and change nothing any more."""
+        """Resume all topics that may be paused, and change nothing any more."""
         self._calm = True
         if self.client.core is None:
             self.client.start()

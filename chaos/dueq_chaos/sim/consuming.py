@@ -39,7 +39,7 @@ def _forget() -> None:
 
 
 class ConsumingUser:
-    """Opens a consumer, handles what comes as its habits say, and opens another one when it has failed.
+    """Opens a consumer, handles its messages as its habits say, and opens another one when it has failed.
 
     Attributes:
         habits: may be changed at any time.
@@ -88,7 +88,7 @@ class ConsumingUser:
         self.begin()
 
     def has_had(self, key: MessageKey, token: int) -> bool:
-        """Whether the message has come under this lease or a later one (whatever has become of it)."""
+        """Whether the message has come under this lease or a later one (even if it is finished since)."""
         message = self.history.messages.get(key)
         deliveries = message.deliveries if message is not None else self.history.strangers.get(key, [])
         return (

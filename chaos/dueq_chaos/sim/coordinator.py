@@ -69,7 +69,7 @@ class Session:
 
 
 class SimCoordinator:
-    """The nodes, and who is connected.
+    """The nodes, and the connected sessions.
 
     Attributes:
         nodes: uid -> (version, node).

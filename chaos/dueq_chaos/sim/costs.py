@@ -52,7 +52,7 @@ class Load(NamedTuple):
     credit: int
     """Of each consumer; 0: there is none, and each caller calls again when it was answered."""
     busy_us: int
-    """How long a turn takes in virtual time: what comes meanwhile is read together."""
+    """How long a turn takes in virtual time: frames that come meanwhile are read together."""
     keys: bool = False
     """Each message has a unique key."""
 

@@ -135,7 +135,7 @@ class Coverage:
         return [found.name for found in SITUATIONS if not self.situations[found.name]]
 
     def told(self) -> list[str]:
-        """Say what was taken how often, the rarest first, and what never was."""
+        """Say how often each situation was taken, the rarest first, and which never were."""
         lines = [f"situations in {self.storms} storms:"]
         ranked = sorted(SITUATIONS, key=lambda found: self.situations[found.name])
         lines += [f"{self.situations[found.name] or 'none':>6}  {found.name}" for found in ranked]

@@ -82,7 +82,7 @@ class SimDisk:
         slow_us: added to every commit.
         read_slow_us: reads take up to so much longer.
         reads_early: a read shows the disk as it was when it was asked for, not when it is answered.
-        part_bytes: how much of a snapshot is read at a time, where that is less than what was asked for.
+        part_bytes: how much of a snapshot is read at a time, where that is less than asked for.
         kill_after: the process dies as soon as it has written something of this kind, once.
         fuse: when the process is to die while writing.
         killed: called when it did.

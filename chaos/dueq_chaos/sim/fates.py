@@ -66,7 +66,7 @@ class Fates:
         self._retention_ms = TopicSettings().dead_retention_ms
 
     def of(self, key: int) -> Fate:
-        """Return what has become of a message; it changes with what becomes of it."""
+        """Return the fate of a message: an object that changes as the message does."""
         return self._fates.setdefault(key, Fate())
 
     def before(self, record: Record, naive: Naive) -> None:

@@ -130,7 +130,7 @@ class History:
         requests: their idempotency keys.
         shared: the shared bodies of messages whose key is what is noted here as their payload.
         strangers: deliveries of messages of which no client has been told (yet).
-        fate_of: gives what the log says of a message, for who knows the log.
+        fate_of: gives the fate of a message by the log, if the caller knows the log.
         due_of, version_of, had_version: say what the log says of an acknowledged message.
         row_differs: says what is wrong with an acknowledged insert (key, payload, due), for who knows the log.
         begins: told of each process of a consumer with a name: its id, and what its process is told apart by.

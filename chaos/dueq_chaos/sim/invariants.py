@@ -96,7 +96,7 @@ class Invariants:
 
     Attributes:
         steps: broker turns so far.
-        ledger: what has been committed.
+        ledger: the committed records.
     """
 
     def __init__(self, mesh: SimMesh, clock_error_us: int, unproved_us: int = 0) -> None:
@@ -336,7 +336,7 @@ class Invariants:
         return known if known is not None and encode_record(known) == held else decode_record(held)
 
     def _committed(self, node: Node, partition: Partition, before: int) -> None:
-        """The commit position has moved: compare the records, and look whether who must hold them does."""
+        """The commit position has moved: compare the records, and look whether all that must hold them do."""
         replica, uid = partition.replica, partition.uid
         for sequence in range(before + 1, replica.commit + 1):
             record = self._record(node, partition, sequence)

@@ -39,7 +39,7 @@ class _Load:
     Attributes:
         until: instant by which it must be committed; 0: it is not hidden.
         end: how it must end, one of `_ENDS`.
-        rows: what was acknowledged: key, payload, due, first, rank.
+        rows: the acknowledged ones: key, payload, due, first, rank.
         unanswered: calls that schedule and have no answer.
         failed: a call of it failed, so it is not complete.
     """
@@ -168,7 +168,7 @@ class LoadingUser:
             self._tell(load, action, _TRIES)
 
     def _tell(self, load: _Load, action: JobAction, tries: int) -> None:
-        """Tell the other partitions; what was not cancelled at home is found out by asking, if nobody tells them."""
+        """Tell the other partitions. If nobody does, they find out by asking, unless the job was cancelled at home."""
         call = jobs.act(self.topic, action, load.key, load.until, at_home=False)
 
         def told(value: PartsCall | None, failed: effects.Failed | None) -> None:

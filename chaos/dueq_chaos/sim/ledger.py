@@ -35,7 +35,7 @@ class _Partition:
         records: by sequence, from 1 without gaps as far as `reference` has come.
         end: the last of them.
         summaries: of the reference after each record.
-        consumers: of each LEASE, who got which row.
+        consumers: of each LEASE, the consumer of each row.
         level: the largest version of any record, which is the partition's feature level.
         decided: job -> the result of the last JOB record about it, also when the job is forgotten.
     """

@@ -1,6 +1,6 @@
 """Mishaps of operators: an older build among newer ones, and brokers that start with a wrong clock.
 
-They come to meshes of any topology, in storms in which nothing else goes wrong: then it can be said who has to lead.
+They come to meshes of any topology, in storms in which nothing else goes wrong: then it is certain who has to lead.
 """
 
 from __future__ import annotations

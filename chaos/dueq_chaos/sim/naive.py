@@ -2,7 +2,7 @@
 
 The replicas of a partition are compared with each other, but they all run one `apply`: a mistake in it makes them wrong
 together. This is the reference: written from the rules (docs/explanation), it shares constants with the product
-and no code. Slow and stupid on purpose; whatever is clever here would have to be proved.
+and no code. Slow and stupid on purpose: clever code here would have to be proved.
 """
 
 from __future__ import annotations

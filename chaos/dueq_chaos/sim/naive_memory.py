@@ -23,7 +23,7 @@ class Answer:
         sequence, row, stamp: of its record; the request's first row there.
         rows: how many outcomes are remembered.
         outcomes: one per row; none for an INSERT of which all rows took effect.
-        window: of an INSERT with windows, what was chosen for each row.
+        window: of an INSERT with windows, the choice for each row.
         met: of an INSERT, the messages that rows met which did not take effect.
     """
 

@@ -33,7 +33,7 @@ class NaivePass:
         return self.state == PassState.RUNNING and entry.state == wanted and untouched
 
     def count(self, outcome: Outcome) -> None:
-        """Count what became of a message."""
+        """Count the outcome for a message."""
         self.done += outcome == Outcome.DONE
         if outcome == Outcome.TAKEN:
             self.skipped = {**self.skipped, "taken": self.skipped.get("taken", 0) + 1}

@@ -2,7 +2,7 @@
 come twice; links are cut one way or both.
 
 Bytes of a `Stream` (one direction of one connection) come once and in order. A lost part is sent again later, as TCP
-does, and holds up what follows. A cut breaks the connection without any notice.
+does, and holds up the parts behind it. A cut breaks the connection without any notice.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ from dueq_codecs.messages import BrokerMessage, ClientMessage
 from dueq_codecs.records import FEATURE_LEVEL, RecordKind
 
 READ_LATE_US = 2_000
-"""Longest time after waking until a process reads what came while it slept: waking instant modulo this."""
+"""Longest time after waking until a process reads input from its sleep: waking instant modulo this."""
 _UP_US_MAX = 100 * 86_400 * 1_000_000
 """Its machine has run for less when it starts."""
 _HEARD_FIRST: Final = (PeerFrameReceived, Persisted)

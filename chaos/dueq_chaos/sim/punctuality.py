@@ -28,7 +28,7 @@ def unreceived(mesh: SimMesh, ledger: Ledger, consumers: list[ConsumingUser]) ->
 
     Args:
         mesh: in fine weather since a while.
-        ledger: what was committed.
+        ledger: the committed records.
         consumers: every one that may be open.
     """
     open_ones = {user.consumer_id: user for user in consumers if user.open}

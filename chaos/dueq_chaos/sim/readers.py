@@ -57,7 +57,7 @@ class Seen:
 
 
 def shown_of(uid: int, state: Timeline) -> list[Shown]:
-    """Return what browsing shows of a state: what waits and may be delivered, in order."""
+    """Return the part of a state that browsing shows: waiting messages that may be delivered, in order."""
     entries = state.waiting_hot()
     barred = state.jobs.barred(entries)
     if barred is not None:

@@ -61,7 +61,7 @@ class Rounds:
     def look(
         self, broker: str, partition: Partition, naive: Naive, pending: list[Record], fresh: list[Record]
     ) -> str:
-        """Return who had to wait too long; "": nobody.
+        """Return the group that had to wait too long; "": none.
 
         Args:
             broker: that leads.

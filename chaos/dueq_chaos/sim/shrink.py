@@ -33,7 +33,7 @@ def shrink(
     Args:
         plan: one that fails.
         outcome: how.
-        seconds: when to be content with what was found.
+        seconds: when to be content with the plan found so far.
         clock: seconds that only grow.
     """
     until = clock() + seconds

@@ -1,4 +1,4 @@
-"""A user who has messages delivered at once, and what must hold then: no pause keeps a triggered message back."""
+"""A user who has messages delivered at once, and the rule for them: no pause keeps a triggered message back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def draw(seed: int, until_us: int) -> list[tuple[int, str, int]]:
 
 
 class Triggering:
-    """Triggers what was scheduled.
+    """Triggers scheduled messages.
 
     Args:
         mesh: where.

@@ -319,7 +319,7 @@ class Workload:
             self.schedule(topic, payloads, dues)
 
     def _think_again(self, payloads: frozenset[bytes]) -> None:
-        """Give some of these messages other ranks, whatever has become of them."""
+        """Give some of these messages other ranks, no matter what has become of them."""
         messages = self.mesh.history.messages
         found = [key for key in self._alterable(touched=True) if messages[key].payload in payloads]
         if found and self.producer.client.core is not None:

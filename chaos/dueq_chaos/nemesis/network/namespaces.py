@@ -84,7 +84,7 @@ class NamespaceWires:
         self._proxy.reset(who)
 
     def started(self, broker: str, pid: int) -> None:
-        """See Wires; who speaks is known here by its address."""
+        """See Wires; a speaker is known here by its address."""
 
     def close(self) -> None:
         """See Wires."""

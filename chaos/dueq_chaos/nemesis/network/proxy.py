@@ -233,7 +233,7 @@ class Pump:
             self._timer = None
 
     def run(self) -> None:
-        """Let pass what may pass now."""
+        """Let the bytes pass that may pass now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -28,10 +28,10 @@ class Wires(Protocol):
         """`host:port` where a broker listens."""
 
     def advertised(self, broker: str) -> str:
-        """`host:port` where peers and clients reach it, through what can be cut."""
+        """`host:port` where peers and clients reach it, through a wire that can be cut."""
 
     def zookeeper(self, broker: str) -> str:
-        """`host:port` where a broker reaches ZooKeeper, through what can be cut."""
+        """`host:port` where a broker reaches ZooKeeper, through a wire that can be cut."""
 
     def namespace(self, broker: str) -> str:
         """The network namespace in which a broker runs; empty for this process's."""

@@ -65,7 +65,7 @@ class Consuming:
         self._calm.set()
 
     def counters(self) -> dict[str, Any]:
-        """Return what came, and how late, since the last call."""
+        """Return the deliveries, and their lateness, since the last call."""
         late_ms = [round(ms, 1) for ms in self._take_lateness()]
         return {"delivered": self.delivered, "late_ms": late_ms}
 

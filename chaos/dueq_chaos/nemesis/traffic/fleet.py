@@ -169,7 +169,7 @@ class Fleet:
             self._add_consumer(worker.specification)
 
     def look(self) -> None:
-        """Note who has ended without being told to."""
+        """Note the processes that have ended without being told to."""
         for workers in (self._producers, self._consumers, self._noting):
             for worker in [worker for worker in workers if worker.process.poll() is not None]:
                 workers.remove(worker)
@@ -201,7 +201,7 @@ class Fleet:
             worker.tell(CALM)
 
     def producing(self) -> bool:
-        """Whether somebody still schedules, or asks what came of it."""
+        """Whether a process still schedules, or asks for outcomes."""
         runs = any(worker.process.poll() is None for worker in self._producers)
         return runs or any(self.counters.busy.get(worker.specification.name, True) for worker in self._noting)
 
@@ -209,7 +209,7 @@ class Fleet:
         """End everybody; may be called at any time, also again.
 
         Args:
-            timeout_s: until who still runs is killed.
+            timeout_s: until processes that still run are killed.
         """
         workers = [*self._producers, *self._consumers, *self._noting]
         for worker in workers:
