@@ -87,32 +87,6 @@ DELIVERING: Final = (
         finders=(155,),
     ),
     Bug(
-        "deadlines-not-shifted",
-        "A pause of the leader makes leases and sessions older by its length.",
-        "BullMQ stalled jobs: a blocked loop ends the leases of those who work",
-        (
-            change(f"{_DISPATCH}.shift", "    for lane in self._lanes.values():", "    for lane in ():"),
-            change(f"{_DISPATCH}.shift", "self._lifetimes.shift(gap_us)", "pass"),
-        ),
-        seeds=3800,
-        finders=(3755,),
-    ),
-    Bug(
-        "timers-before-input",
-        "A turn of the loop handles its timers before the input that has already come.",
-        "BullMQ stalled jobs; River #1302: the sweep races the worker",
-        (
-            change(
-                "core.broker:BrokerCore._listen",
-                "    for event in events:",
-                "    self._dispatch(now)\n    for event in events:",
-            ),
-            change(f"{_DISPATCH}.shift", "    for lane in self._lanes.values():", "    for lane in ():"),
-        ),
-        seeds=3800,
-        finders=(3755,),
-    ),
-    Bug(
         "leases-end-by-wall-clock",
         "A lease runs out by the wall clock, which may be set.",
         "procrastinate: deadlines in wall time",

@@ -271,20 +271,6 @@ REPLICATION: Final = (
         ),
     ),
     Bug(
-        "replaced-filling-counts",
-        "A replica is read back after its snapshot, though it was wiped since for the snapshot of the next leader.",
-        "found by storm 88001348",
-        (
-            change(
-                "core.partition.filling:Filling.received",
-                "installation.replaced()",
-                "pass",
-            ),
-        ),
-        seeds=0,
-        finders=(88001348,),
-    ),
-    Bug(
         "filled-member-leads",
         "A member that was filled from a snapshot leads before it holds all that its lost disk had acked.",
         "a bug that the storms have found here",

@@ -56,8 +56,8 @@ SURGERY: Final = (
         "A pass spreads messages over twice the interval.",
         "`spread` of move_where: evenly over an interval",
         (change("core.partition.passes:Passes._dues", "(places * spread_ms)", "(places * spread_ms * 2)"),),
-        seeds=870,
-        finders=(290,),
+        seeds=1119,
+        finders=(373,),
     ),
     Bug(
         "shifted-from-where-it-waits",
