@@ -86,6 +86,7 @@ REGRESSIONS = {
     73000113: "a message that was leased through a change of a recurrence's terms brought back a tick of the old ones",
     76000226: "places in the due queue stayed when the window had let their messages go",
     62000005: "a consumer left out what it took another to lead, and its leader gave that to somebody else",
+    14717: "a goodbye was answered whose consumer attached anew in the same turn (the simulator's own fault)",
     186: "a recurrence was created once more, by a leader an hour behind (the simulator's own fault)",
     3000025: "a renewal that was refused ended the lease that came after it, and the message went to another consumer",
     88000501: "a message of a job that was cancelled meanwhile cost its group the turn",

@@ -479,9 +479,10 @@ class Invariants:
             high, low = (int.from_bytes(reply.consumer_id[at : at + 8], "big") for at in (0, 8))
             leased = partition.timeline.leased()
             held = (leased["consumer_high"] == high) & (leased["consumer_low"] == low)
-            known = partition.dispatcher.sessions(self.mesh.nodes[name].now())
-            left = all(session.consumer_id != reply.consumer_id.hex() for session in known)
-            if held.any() and not left:  # who has said goodbye holds nothing any more
+            session = partition.dispatcher._consumers.by_id.get(reply.consumer_id)
+            # A consumer that has said goodbye holds nothing any more, also if it attaches anew in the same turn.
+            left = session is None or session.attach != reply.attach or not session.rows_out
+            if held.any() and not left:
                 self._not_replaced(name, uid, f"{name} answers a consumer that has leases of p{uid}")
 
     def _answered(self, name: str, reply: ChangeReply) -> None:
