@@ -99,7 +99,7 @@ def _unpushed(dispatcher: Any, uid: int, now: Any) -> bool:
     return lane is not None and len(lane.leases.unpushed()) > 0
 
 
-def _withheld(dispatcher: Any, lane: Any, entries: Any, now: Any) -> bool:
+def _withheld(changes: Any, lane: Any, entries: Any, token: Any, now: Any) -> bool:
     held = [slot for slot in lane.leases.slot_of.values() if lane.leases.phase[slot] == Phase.WITHHELD]
     return bool(held) and bool(set(lane.leases.token[held].tolist()) & set(entries["token"].tolist()))
 
@@ -220,7 +220,7 @@ SITUATIONS: Final = (
     Situation("a request whose connection broke", RequestWindows, "link_down",
               lambda windows, number: any(change.link == number for change in windows._asked.values())),
     Situation("a refusal after an attempt that may have been taken", RequestWindows, "_refused",
-              lambda windows, change, error: change.uncertain),
+              lambda windows, change, error, settled=False: change.uncertain),
     Situation("a call that gives up while its request is on its way", RequestWindows, "expire",
               lambda windows, part: not part.resolved and part.change is not None and bool(part.change.link)
               and not part.change.uncertain),
