@@ -112,7 +112,7 @@ def check_group(name: str) -> None:
         raise GroupRefused(f"a group has at most {GROUP_BYTES_MAX} bytes of UTF-8, not {size}: {name!r:.80}")
     levels = name.split(".")
     if name and "" in levels:
-        raise GroupRefused(f"each level of a group has a name, unlike in {name!r:.80}")
+        raise GroupRefused(f"the group {name!r:.80} has an empty level; dots stand between levels")
     if len(levels) > GROUP_LEVELS_MAX:
         raise GroupRefused(f"a group has at most {GROUP_LEVELS_MAX} levels, not {len(levels)}: {name!r:.80}")
 

@@ -87,7 +87,7 @@ def packed_headers(headers: Mapping[str, str]) -> bytes:
         raise MetaRefused(f"a message has at most {HEADERS_MAX} headers, not {len(headers)}")
     parts: list[bytes] = []
     for name, value in headers.items():
-        key, data = _encoded(name, "name"), _encoded(value, f"value of {name!r:.80}")
+        key, data = _encoded(name, "name of a header"), _encoded(value, f"value of header {name!r:.80}")
         _check_name(key)
         if len(data) > HEADERS_BYTES_MAX:
             raise MetaRefused(
@@ -104,11 +104,11 @@ def packed_headers(headers: Mapping[str, str]) -> bytes:
 
 def _encoded(text: object, what: str) -> bytes:
     if not isinstance(text, str):
-        raise MetaRefused(f"the {what} of a header is a str, not {type(text).__name__}: {text!r:.80}")
+        raise MetaRefused(f"the {what} is a str, not {type(text).__name__}: {text!r:.80}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise MetaRefused(f"the {what} of a header is not Unicode text: {error.reason}") from None
+        raise MetaRefused(f"the {what} is not Unicode text: {error.reason}") from None
 
 
 def _check_name(name: bytes) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from dueq import AsyncClient, Client, InvalidRequest, KeyTaken, MessageLeased, MessageNotFound, PartialFailure
 from dueq.local import LocalMesh
+from dueq.time_text import instant_text
 
 HOUR = timedelta(hours=1)
 
@@ -29,7 +30,7 @@ def test_a_key_names_one_message(client: Client, keyed: str) -> None:
     first = producer.schedule(b"one", HOUR, key="order-1")
     due = client.get(keyed, first).due
     with pytest.raises(
-        KeyTaken, match=f"its key names message {first} already, which is due at {due}"
+        KeyTaken, match=f"its key names message {first} already, due at {instant_text(due)}"
     ) as error:
         producer.schedule(b"two", HOUR, key="order-1")
     assert (error.value.present, error.value.due) == (first, due)

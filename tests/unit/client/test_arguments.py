@@ -193,7 +193,7 @@ def test_other_ranks_are_refused_by_name(ranks: Any, why: str) -> None:
         (["acme", True], "row 1: a group is a str, not bool: True"),
         (["acme"], "2 rows need 2 groups, not 1"),
         (["acme", "a" * 256], "row 1: a group has at most 255 bytes of UTF-8, not 256"),
-        ("a..b", "row 0: each level of a group has a name, unlike in 'a..b'"),
+        ("a..b", "row 0: the group 'a..b' has an empty level"),
         (".".join("a" * 17), "row 0: a group has at most 16 levels, not 17"),
     ],
 )

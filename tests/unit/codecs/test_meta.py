@@ -104,11 +104,11 @@ def test_bytes_that_are_no_meta_are_told_with_the_value_and_the_limit(stored: by
     ("headers", "said"),
     [
         ("a", "headers are a mapping of str to str, not 'a'"),
-        ({"a": 1}, "the value of 'a' of a header is a str, not int: 1"),
+        ({"a": 1}, "the value of header 'a' is a str, not int: 1"),
         ({1: "a"}, "the name of a header is a str, not int: 1"),
         ({"": "a"}, "the name of a header has 1 to 255 bytes of UTF-8, not 0"),
         ({"n" * 256: "a"}, "the name of a header has 1 to 255 bytes of UTF-8, not 256"),
-        ({"a": "\ud800"}, "the value of 'a' of a header is not Unicode text"),
+        ({"a": "\ud800"}, "the value of header 'a' is not Unicode text"),
         ({str(n): "" for n in range(65)}, "a message has at most 64 headers, not 65"),
         ({"a": "v" * 70_000}, "the value of header 'a' has 70000 bytes, over 16384"),
         (

@@ -120,7 +120,7 @@ class Topics:
             return Refusal(Code.COORDINATOR_UNAVAILABLE, "this broker is not registered just now", 200)
         alive = len(self.registrations)
         if request.replicas > alive:
-            return invalid(f"{request.replicas} replicas need as many brokers; {alive} are alive")
+            return invalid(f"{request.replicas} replicas need {request.replicas} living brokers, not {alive}")
         return None
 
     def _check(self, request: CreateTopicRequest) -> Refusal | None:
@@ -262,7 +262,7 @@ class Topics:
             alive = len(self.registrations)
             return Refusal(
                 Code.BUSY,
-                f"{known.replicas} replicas of a partition need as many brokers; {alive} are alive",
+                f"{known.replicas} replicas of a partition need {known.replicas} living brokers, not {alive}",
                 1000,
             )
         return None

@@ -19,6 +19,7 @@ from dueq.client.core.ports.returning import Returning
 from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import DueqError, KeyTaken, MessageLeased, RequestDiffers
+from dueq.time_text import instant_text
 from dueq_codecs.digest import request_digest
 from dueq_codecs.groups import joined_groups
 from dueq_codecs.messages import ChangeReply, ChangeRequest
@@ -515,7 +516,7 @@ def _what_was_met(outcome: Outcome, present: ids.MessageId, due: int) -> str | D
         return KeyTaken("its key names a message of a job that is not committed yet")
     if outcome is Outcome.LEASED:
         return MessageLeased(f"its key names message {text}, which is with a consumer: it is not replaced")
-    return KeyTaken(f"its key names message {text} already, which is due at {due}", text, due)
+    return KeyTaken(f"its key names message {text} already, due at {instant_text(due)}", text, due)
 
 
 def _returns(part: Part) -> bool:

@@ -61,7 +61,7 @@ def test_where_no_row_has_headers_nothing_is_added(stage: Stage, headers: Any) -
     [
         ("text", "headers are a mapping, or one per payload, not 'text'"),
         (7, "headers are a mapping, or one per payload, not 7"),
-        ({"a": 1}, "the value of 'a' of a header is a str, not int: 1"),
+        ({"a": 1}, "the value of header 'a' is a str, not int: 1"),
         ([{}, {"a": "b"}], "1 rows need 1 headers, not 2"),
         ([["a"]], "row 0: headers are a mapping of str to str, not ['a']"),
         (
