@@ -153,8 +153,8 @@ class Consumer:
             self._note_leader(push, session.leader)
             return
         fresh, damaged, complete = self._arrivals.push(push, body, session.released_us(push))
-        if push.attach == session.attach and complete:
-            session.saw_push(push.number)
+        if push.attach == session.attach:
+            session.saw_push(push.number, complete=complete)
         self._note_leader(push, session.leader)
         session.used(len(fresh), push.attach, push.number)
         partitions, balances = len(self._holding.counts), session.waiting > 0

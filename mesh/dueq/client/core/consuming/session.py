@@ -171,10 +171,10 @@ class Session:
         self.pushes_ahead.clear()
         self._arrived.clear()
 
-    def saw_push(self, number: int) -> None:
-        """Note a push of the present attach that has arrived whole."""
-        if number > self.push_seen:
-            self.push_sent = max(self.push_sent, number)
+    def saw_push(self, number: int, *, complete: bool) -> None:
+        """Note a push of the present attach. One that came before all of its chunks is not seen: it is sent again."""
+        self.push_sent = max(self.push_sent, number)
+        if complete and number > self.push_seen:
             self.pushes_ahead.add(number)
             while self.push_seen + 1 in self.pushes_ahead:
                 self.push_seen += 1
