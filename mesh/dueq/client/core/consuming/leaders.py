@@ -225,12 +225,25 @@ class Leaders:
         idle = credit - sum(share.most for share in shares)
         if not (starving or quietly or idle > 0):
             return
-        told = affordable(credit, shares, wanted(credit, shares))
+        targets = wanted(credit, shares)
+        told = affordable(credit, shares, targets)
         step = max(self._credit // 16, 1)
+        # Some leader has nothing, or less than waits there, until the others have given it up, however little each.
+        is_short = any(
+            limit < target and (not limit or (share.waiting and share.held >= limit))
+            for limit, target, share in zip(told, targets, shares, strict=True)
+        )
         for session, limit, share in zip(sessions, told, shares, strict=True):
             fresh = quietly and not session.attach
             hungry = limit > session.asked and share.waiting and share.held >= session.asked
-            if not (fresh or hungry or abs(limit - session.asked) >= step or (limit and not session.asked)):
+            gives_up = is_short and limit < session.asked
+            if not (
+                fresh
+                or hungry
+                or gives_up
+                or abs(limit - session.asked) >= step
+                or (limit and not session.asked)
+            ):
                 continue
             if limit > session.asked:
                 self._served += 1

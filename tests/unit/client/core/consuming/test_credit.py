@@ -58,3 +58,31 @@ def test_credit_of_a_silent_leader_is_nobody_elses_while_a_frame_may_bring_it_th
     assert told["b"].credit == 4
     given = sent(stage.receive("a", confirm(told["a"], waiting=9)), ConsumerFrame)
     assert not [frame for frame in given if frame.credit > 4]
+
+
+def fifth_leader(waiting: int) -> tuple[Stage, dict[str, int]]:
+    """A fifth leader joins four that have all of the credit; returns what each was told once all was answered."""
+    stage = Stage(list("abcde"), {1: "a", 2: "b", 3: "c", 4: "d", 5: "a"})
+    told = {leader: frame.credit for leader, frame in attached(stage, credit=64).items()}
+    assert told == dict.fromkeys("abcd", 16)
+    stage.leaders, stage.epoch = {1: "a", 2: "b", 3: "c", 4: "d", 5: "e"}, 2
+    frames = sent(stage.answer_metadata(stage.run_until(2_100)), ConsumerFrame)
+    while frames:
+        frame = frames.pop(0)
+        told[frame.leader] = frame.credit
+        unserved = waiting if frame.leader == "e" and not frame.credit else 0
+        frames += sent(stage.receive(frame.leader, confirm(frame, waiting=unserved)), ConsumerFrame)
+    return stage, told
+
+
+def test_a_leader_that_joins_many_gets_credit_from_all_of_them() -> None:
+    """Each gives up less than what is worth a frame by itself."""
+    _, told = fifth_leader(waiting=0)
+    assert sum(told.values()) <= 64
+    assert told["e"] >= 8
+
+
+def test_a_message_at_a_leader_without_credit_is_served_however_little_each_other_leader_can_give() -> None:
+    _, told = fifth_leader(waiting=2)
+    assert sum(told.values()) <= 64
+    assert told["e"] >= 2
