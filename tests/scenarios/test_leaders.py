@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dueq.core.ports.events import StorePressure
 from dueq.core.ports.membership import NodeSeen
 from dueq_chaos.scenarios.stage import Stage
 from dueq_codecs.messages import Code
@@ -107,6 +108,24 @@ def test_a_leader_that_only_the_coordinator_can_reach_is_replaced() -> None:
     stage.settled(producer, orphan)
     timeline = stage.replica(stage.leader).timeline
     stage.expect(timeline.scheduled_count == len(before + after) + 1, "everything is there once")
+
+
+def test_a_leader_that_hands_over_while_it_changes_the_isr_is_replaced_at_once() -> None:
+    """Its change comes first, so the coordinator refuses the resignation that was sent before the answer."""
+    stage = Stage()
+    stage.desk.hold(lambda order, broker: broker == "b1")
+    stage.isolate("b3")
+    stage.until(lambda: stage.desk.late, "b1 asks for an ISR without b3")
+    stage.nodes["b1"].squeeze(StorePressure("disk_full", hand_over=True))
+    stage.until(lambda: len(stage.desk.late) == 2, "b1 resigns")
+    for late in stage.desk.late[:2]:
+        late.arrive()
+        stage.run_ms(20)
+    stage.desk.stop_holding()
+    stage.expect(stage.isr() == ["b1", "b2"], "the change was made")
+    stage.until(lambda: stage.leader_of(stage.uid) == "b2", "b2 serves", within_ms=1_000)
+    stage.nodes["b1"].squeeze(StorePressure("", hand_over=False))
+    stage.finish()
 
 
 def test_a_dead_follower_holds_up_commits_only_until_it_is_out() -> None:

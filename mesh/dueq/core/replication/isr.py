@@ -149,11 +149,6 @@ class Isr:
             assert node is not None
             self.set_node(PartitionNode(node.leader, node.incarnation, self._epoch, wanted))
 
-    def give_up(self) -> None:
-        """Have the node say that nobody leads."""
-        if self._standing.node is not None:
-            self.set_node(PartitionNode("", 0, self._epoch, self.members))
-
     def set_node(self, node: PartitionNode) -> None:
         """Compare-and-set the node; from now on both ISRs count."""
         self._in_flight = node

@@ -17,6 +17,7 @@ from dueq.core.ports.persistence import MarkProven, RecoveredPartition
 from dueq.core.replication.durable_log import DurableLog
 from dueq.core.replication.following import Following, LogOwner
 from dueq.core.replication.leading import Leading
+from dueq.core.replication.resigning import Resignation
 from dueq.core.replication.standing import Standing
 from dueq.core.replication.stopped import Stopped
 from dueq.core.turn.context import Context
@@ -81,7 +82,8 @@ class Replica:
         self._read_back(recovered)
         self.standing = Standing(self)
         self.following = Following(self, owner)
-        self.stopped = Stopped(self, self.standing)
+        self.stopped = Stopped(self)
+        self._resignation = Resignation(self, self.standing)
 
     def _read_back(self, recovered: RecoveredPartition | None) -> None:
         self.installing = recovered is not None and (recovered.installing or bool(recovered.damaged))
@@ -433,11 +435,8 @@ class Replica:
 
     def give_up(self, now: Now, why: str) -> None:
         """Stop leading of one's own accord; the node says so as soon as the coordinator takes it."""
-        leading = self.leading
-        if leading is None:
-            return
-        leading.isr.give_up()
         self._lose_leadership(now, why)
+        self._resignation.tick()
 
     def tell_leadership(self, epoch: int, *, leads: bool, serving: bool) -> None:
         """Tell every peer who leads, until it has heard."""
@@ -487,7 +486,9 @@ class Replica:
 
         An election when the leader is lost; membership and resends when leading.
         """
-        resigning = self.is_stopped and self.stopped.tick(now)
+        if self.is_stopped:
+            self.stopped.tick(now)
         if self.leading is not None:
             return self.leading.tick(now)
-        return self.standing.tick(now) or resigning
+        # It stands only once nobody is named: those that it has given up for have to know of it, too.
+        return self._resignation.tick() or self.standing.tick(now)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dueq.core.ports.membership import SetOutcome
 from dueq_codecs.messages import VoteRequest
 from tests.unit.core.replica_stage import UID, Stage
 
@@ -58,14 +57,3 @@ def test_a_leader_counts_no_heir_that_would_not_lead_until_it_has_started_anew()
     assert not leading.could_lead("b2", stage.now)
     stage.peer("b2").incarnation += 1
     assert leading.has_heir()
-
-
-def test_a_node_that_names_it_is_set_until_it_does_not() -> None:
-    stage = stopped()
-    stage.node("b1", 1, "b1", "b2", incarnation=11)
-    stage.replica.leading = None
-    for outcome in (SetOutcome.REFUSED, SetOutcome.UNKNOWN, SetOutcome.DONE):
-        stage.pass_ms(50, "b2", "b3")
-        assert stage.answer(outcome).node.leader == ""
-    stage.pass_ms(50, "b2", "b3")
-    assert not stage.orders
