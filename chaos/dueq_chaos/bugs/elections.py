@@ -27,7 +27,7 @@ ELECTIONS: Final = (
         "A replica outside the ISR takes over without asking anybody.",
         "Kafka unclean.leader.election, Jepsen Kafka 2013",
         (
-            change(f"{_STANDING}._may_lead", "self.in_isr\n", "True\n"),
+            change(f"{_STANDING}._may_lead", "self.in_isr and", "True and"),
             change(
                 f"{_CANDIDACY}._decide",
                 "consenting = {broker_id for broker_id, vote in self._votes.items() if vote.consent}",

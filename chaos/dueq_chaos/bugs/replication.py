@@ -274,7 +274,7 @@ REPLICATION: Final = (
         "filled-member-leads",
         "A member that was filled from a snapshot leads before it holds all that its lost disk had acked.",
         "a bug that the storms have found here",
-        (change(f"{_STANDING}._may_lead", "whole = not replica.unproven and", "whole ="),),
+        (change(f"{_STANDING}.holds_all", "not replica.unproven or", "True or"),),
         seeds=800,
         finders=(141,),
     ),

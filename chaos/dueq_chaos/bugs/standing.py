@@ -51,7 +51,7 @@ STANDING: Final = (
         "A replica that has met a record of a newer build stands for election, and leads without serving.",
         "Kafka KAFKA-13649: a broker with an older metadata version becomes controller",
         (
-            change(f"{_STANDING}._may_lead", "and not replica.is_stopped", ""),
+            change(f"{_STANDING}._may_lead", "not self._replica.is_stopped or", "True or"),
             change(f"{_STOPPED}.tick", "    replica.hand_over(now,", "    (now,"),
         ),
         seeds=632,

@@ -100,6 +100,7 @@ class Replica:
     def wiped(self) -> None:
         """Its data goes, to be filled anew."""
         self.installing, self.unproven = True, False
+        self.standing.withdraw()
         self.log.wiped()
 
     # -------------------------------------------------------------- who am I
@@ -285,10 +286,17 @@ class Replica:
     # -------------------------------------------------------------- leading
 
     def lead(self, epoch: int, now: Now) -> None:
-        """The compare-and-set that made this broker leader of `epoch` is known to have succeeded."""
+        """The compare-and-set that made this broker leader of `epoch` is known to have succeeded.
+
+        It does not lead if it has lost its data meanwhile.
+        """
         invariant(
             epoch > self.epoch, "a takeover raises the epoch", uid=self.uid, epoch=epoch, own=self.epoch
         )
+        if not self.standing.holds_all:
+            # It was wiped after it had asked. So the answer comes too late; the next tick resigns.
+            self.ctx.attend(self.uid)
+            return
         if self.leading is not None:
             self._lose_leadership(now, "led again")
         self.standing.withdraw()

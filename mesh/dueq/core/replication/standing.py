@@ -74,20 +74,23 @@ class Standing:
         return self.node is not None and self.ctx.me in self.node.isr
 
     @property
+    def holds_all(self) -> bool:
+        """Whether everything committed is here.
+
+        The only member of the ISR holds all that there is. So it leads although it was just filled, if a person has
+        made it the only one.
+        """
+        replica = self._replica
+        return not replica.installing and (not replica.unproven or self._is_sole_member)
+
+    @property
     def _may_lead(self) -> bool:
         """Whether everything committed is here and can be applied, and the mesh's clocks are measured.
 
-        The only member of the ISR leads all the same, since it holds all that there is. It leads although it was just
-        filled, if a person has made it the only one. It leads although it is stopped, until another one has joined.
+        The only member of the ISR leads although it is stopped, until another one has joined.
         """
-        replica = self._replica
-        whole = not replica.unproven and not replica.is_stopped
-        return (
-            self.in_isr
-            and not replica.installing
-            and (whole or self._is_sole_member)
-            and self.ctx.clock.settled
-        )
+        can_apply = not self._replica.is_stopped or self._is_sole_member
+        return self.in_isr and self.holds_all and can_apply and self.ctx.clock.settled
 
     @property
     def _is_sole_member(self) -> bool:
