@@ -209,7 +209,8 @@ class Standing:
         self.candidacy = None
         if done.outcome is SetOutcome.DONE:
             self.node_set(done, wanted)
-            if wanted.epoch > self._replica.log.epoch:
+            # Where a newer node is known by now, that one says who leads.
+            if self.node is wanted and wanted.epoch > self._replica.log.epoch:
                 self._replica.lead(wanted.epoch, now)
         elif done.outcome is SetOutcome.BAD_VERSION:
             if self.node_version == version:

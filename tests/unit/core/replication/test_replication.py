@@ -108,6 +108,18 @@ def test_a_takeover_whose_reply_was_lost_is_led_once_the_node_shows_it(stage: St
     assert stage.replica.is_leader
 
 
+def test_a_takeover_whose_reply_comes_after_the_next_ones_node_is_not_led(stage: Stage) -> None:
+    """What it sets while it believes that it leads would take the node back to its own epoch."""
+    stage.node("", 0, "b1", "b2", "b3")
+    stage.pass_ms(100, "b2", "b3")
+    stage.votes(b2=True, b3=True)
+    stage.node("b2", 2, "b2", "b3", version=2, incarnation=22)
+    stage.answer(SetOutcome.DONE)
+    assert not stage.replica.is_leader
+    stage.pass_ms(4_000)
+    assert not stage.orders
+
+
 def test_an_earlier_life_named_in_the_node_does_not_make_a_leader(stage: Stage) -> None:
     """Protocol case B4."""
     stage.node("b1", 5, "b1", "b2", "b3", incarnation=10)
