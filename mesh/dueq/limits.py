@@ -86,6 +86,8 @@ METADATA_PARTITIONS: Final = 500
 """Partitions after which such an answer takes no further topic."""
 SETTINGS_BYTES_MAX: Final = 4096
 """Longest document of a change of a topic."""
+UPDATES_KNOWN: Final = 16
+"""Changes before its last one that a topic knows by their ids: a repetition of one of them is answered as done."""
 SECRETS_KEYS_MAX: Final = 16
 """Keys of one broker or gateway that seal and open the secrets of endpoints."""
 SECRETS_KEY_FILE_BYTES_MAX: Final = 4096

@@ -20,7 +20,7 @@ from dueq.core.ports.membership import (
     Topic,
     UpdateTopic,
 )
-from dueq.limits import UID_MAX
+from dueq.limits import UID_MAX, UPDATES_KNOWN
 from dueq_codecs.topic_settings import TopicSettings, settings_of
 
 FORMAT: Final = 1
@@ -83,6 +83,8 @@ def topic_fields(topic: Topic) -> dict[str, Any]:
         "horizon_ms": topic.settings.horizon_ms,
         "settings": topic.settings.fields(),
         "home_partitions": topic.home_partitions,
+        # A build that does not know them leaves them out when it changes the topic; then they begin anew.
+        "earlier_updates": list(topic.earlier_updates),
     }
 
 
@@ -107,6 +109,7 @@ def topic_of(fields: Mapping[str, Any]) -> Topic:
             if "settings" in fields
             else _settings_of_level_1(fields),
             home_partitions=int(fields.get("home_partitions", 0)),
+            earlier_updates=tuple(str(update) for update in fields.get("earlier_updates", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged("topic", fields) from error
@@ -249,7 +252,14 @@ def updated_topic(
     if order.creation_id != topic.creation_id or order.settings.version != topic.settings.version + 1:
         return None
     added, nodes = _new_partitions(order.added, order.members, first_uid)
-    return replace(topic, settings=order.settings, partitions=topic.partitions + added), nodes
+    earlier = (*topic.earlier_updates, topic.settings.update) if topic.settings.update else ()
+    changed = replace(
+        topic,
+        settings=order.settings,
+        partitions=topic.partitions + added,
+        earlier_updates=earlier[-UPDATES_KNOWN:],
+    )
+    return changed, nodes
 
 
 def _new_partitions(

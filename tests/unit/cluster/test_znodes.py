@@ -33,7 +33,7 @@ from dueq.core.ports.membership import (
     Topic,
     UpdateTopic,
 )
-from dueq.limits import UID_MAX
+from dueq.limits import UID_MAX, UPDATES_KNOWN
 from dueq_codecs.topic_settings import TopicSettings
 
 REGISTRATION = Registration("b1", 2**63 - 1, "s" * 32, "tcp://host:7400", "host:9100", 3)
@@ -110,6 +110,24 @@ def test_a_new_topic_takes_uids_without_gaps() -> None:
     assert [part.uid for part in topic.partitions] == [7, 8, 9]
     assert nodes[8] == PartitionNode("", 0, 0, (Member("b1", "s1"), Member("b2", "s2")))
     assert list(tombstone_uids(*tombstone_names(topic))) == [7, 8, 9]
+
+
+def test_a_topic_knows_its_last_changes() -> None:
+    topic = TOPIC
+    ids = [f"{number:032x}" for number in range(UPDATES_KNOWN + 3)]
+    for update in ids:
+        settings = topic.settings.changed({}, update)
+        found = updated_topic(topic, UpdateTopic(1, topic.name, topic.creation_id, settings), 9)
+        assert found is not None
+        topic = decode_topic(encode_topic(found[0]))
+    assert [topic.has_stored(update) for update in ids] == [False] * 2 + [True] * (UPDATES_KNOWN + 1)
+
+
+def test_a_topic_that_an_older_build_has_changed_knows_its_last_change() -> None:
+    fields = json.loads(encode_topic(replace(TOPIC, settings=TOPIC.settings.changed({}, "a" * 32))))
+    del fields["earlier_updates"]
+    topic = decode_topic(json.dumps(fields).encode())
+    assert [topic.has_stored(update) for update in ("a" * 32, "b" * 32)] == [True, False]
 
 
 def grown(topic: Topic, partitions: int, first_uid: int) -> Topic:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from dueq import limits
@@ -197,13 +198,13 @@ class Topics:
 
     def update(self, route: Route, request: UpdateTopicRequest, known: Topic) -> Refusal | None:
         """Order a change of a topic; answered with how it stands then, changed or not."""
-        version = known.settings.version
-        if version > request.version:
-            self._ctx.reply(route, Reply(request.request_id, Code.OK, document=_standing(known)))
+        version, update = known.settings.version, request.update_id.hex()
+        if version > request.version or known.has_stored(update):
+            self._ctx.reply(route, Reply(request.request_id, Code.OK, document=_standing(known, update)))
             return None
         try:
             changes = _changes(request.document, "a change of a topic is")
-            settings = known.settings.changed(changes, request.update_id.hex())
+            settings = known.settings.changed(changes, update)
         except SettingsRefused as refused:
             return invalid(str(refused))
         if version < request.version:
@@ -224,7 +225,7 @@ class Topics:
         if self._ctx.coordinator is not CoordinatorState.CONNECTED:
             return Refusal(Code.COORDINATOR_UNAVAILABLE, "ZooKeeper is away: topics cannot be changed", 1000)
         token = self._ctx.new_token()
-        self._orders[token] = _Order(route, request.request_id, _standing)
+        self._orders[token] = _Order(route, request.request_id, partial(_standing, update=update))
         replicas_of = self._place(added, known.replicas) if added else ()
         self._ctx.coordinate(
             UpdateTopic(token, request.topic, known.creation_id, settings, replicas_of, self._members())
@@ -289,11 +290,12 @@ class Topics:
         self._ctx.reply(order.route, Reply(order.request_id, code, done.text, document, retry_ms))
 
 
-def _standing(topic: Topic) -> str:
-    """Return the topic, as the answer to a change of it describes it."""
+def _standing(topic: Topic, update: str) -> str:
+    """Return the topic, as the answer to a change of it describes it: a change that is stored is named as the last."""
     settings = topic.settings
     uids = [partition.uid for partition in topic.partitions]
-    return json.dumps({"version": settings.version, "update": settings.update, "partitions": uids})
+    last = update if topic.has_stored(update) else settings.update
+    return json.dumps({"version": settings.version, "update": last, "partitions": uids})
 
 
 def _uids(topic: Topic) -> str:

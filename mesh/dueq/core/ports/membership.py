@@ -69,10 +69,16 @@ class Topic:
 
     It is the number that the topic was created with. Added partitions are home to nothing.
     """
+    earlier_updates: tuple[str, ...] = ()
+    """The ids of the changes before `settings.update`, the newest last; at most `UPDATES_KNOWN`."""
 
     def __post_init__(self) -> None:
         if not self.home_partitions:
             object.__setattr__(self, "home_partitions", len(self.partitions))
+
+    def has_stored(self, update: str) -> bool:
+        """Whether a change, by its id, is among the last ones of this topic."""
+        return update == self.settings.update or update in self.earlier_updates
 
     @property
     def brokers(self) -> list[str]:

@@ -30,11 +30,11 @@ MINE = b"u" * 16
 SETTINGS = AS_CREATED.changed({"horizon_ms": 9}, "a" * 32)
 
 
-def broker(level: int = 2, partitions: int = 2) -> BrokerCore:
+def broker(level: int = 2, partitions: int = 2, earlier: tuple[str, ...] = ()) -> BrokerCore:
     """b1, which knows version 1 of a topic whose replicas are at b2 and b3."""
     core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [], NOW)
     parts = tuple(PartitionAssignment(uid, ("b2", "b3")) for uid in range(4, 4 + partitions))
-    topic = Topic("t", "0" * 32, "timeline", parts, 2, 2, SETTINGS)
+    topic = Topic("t", "0" * 32, "timeline", parts, 2, 2, SETTINGS, earlier_updates=earlier)
     seen = {
         name: Registration(name, 1, f"s-{name}", f"tcp://{name}", feature_level=level if name == "b3" else 2)
         for name in ("b1", "b2", "b3")
@@ -77,6 +77,27 @@ def test_it_orders_the_next_version_and_says_how_the_topic_stands() -> None:
 def test_an_older_version_is_answered_with_the_present_one() -> None:
     reply = answered(asked(broker(), version=0))
     assert (reply.code, json.loads(reply.document)["version"]) == (Code.OK, 1)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_change_that_was_stored_before_others_is_answered_as_done(version: int) -> None:
+    """Its answer was lost, and somebody changed the topic before it was repeated."""
+    effects = asked(broker(earlier=("b" * 32, MINE.hex())), version=version)
+    assert not [effect for effect in effects if isinstance(effect, Coordinate)]
+    assert json.loads(answered(effects).document) == {
+        "version": 1,
+        "update": MINE.hex(),
+        "partitions": [4, 5],
+    }
+
+
+def test_a_change_that_turns_out_to_be_stored_already_is_answered_as_done() -> None:
+    core = broker()
+    order = ordered(asked(core))
+    parts = (PartitionAssignment(4, ("b2",)),)
+    found = Topic("t", "0" * 32, "timeline", parts, 1, 1, SETTINGS, earlier_updates=(MINE.hex(),))
+    reply = answered(core.step([TopicOrderDone(order.token, "", topic=found)], NOW))
+    assert json.loads(reply.document)["update"] == MINE.hex()
 
 
 def test_of_a_version_that_it_has_not_heard_of_the_coordinator_says_how_the_topic_stands() -> None:
