@@ -103,7 +103,9 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("exist_ok", "?"),
         Text("document"),
     ),
-    Kind.DELETE_TOPIC_REQUEST: Layout(m.DeleteTopicRequest, Scalar("request_id", "Q"), Text("topic")),
+    Kind.DELETE_TOPIC_REQUEST: Layout(
+        m.DeleteTopicRequest, Scalar("request_id", "Q"), Text("topic"), Scalar("uid", "I")
+    ),
     Kind.UPDATE_TOPIC_REQUEST: Layout(
         m.UpdateTopicRequest,
         Scalar("request_id", "Q"),

@@ -50,6 +50,7 @@ def sessions() -> dict[str, tuple[m.Message, list[bytes]]]:
             [],
         ),
         "delete_topic_request": (m.DeleteTopicRequest(3, "flights"), []),
+        "delete_topic_request_uid": (m.DeleteTopicRequest(3, "flights", 12), []),
         "update_topic_request": (
             m.UpdateTopicRequest(3, CLIENT, "flights", 2, '{"paused":true}', 12),
             [],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dueq.cluster.znodes import updated_topic
+from dueq.cluster.znodes import is_meant, updated_topic
 from dueq.core.ports.membership import (
     CompareAndSet,
     CompareAndSetDone,
@@ -425,4 +425,6 @@ class SimCoordinator:
         return topic is not None
 
     def _delete(self, session: Session, order: DeleteTopic) -> None:
-        self._later(session, TopicOrderDone(order.token, "" if self.delete(order.name) else "not_found"))
+        topic = self.topics.get(order.name)
+        gone = topic is not None and is_meant(topic, order) and self.delete(order.name)
+        self._later(session, TopicOrderDone(order.token, "" if gone else "not_found", topic=topic))

@@ -6,7 +6,7 @@ import flatbuffers
 from flatbuffers.compat import import_numpy
 np = import_numpy()
 
-# Kind 4.
+# Delete a topic, if its first partition is still this one (0: whatever topic has the name). Kind 4.
 class DeleteTopicRequest(object):
     __slots__ = ['_tab']
 
@@ -39,8 +39,15 @@ class DeleteTopicRequest(object):
             return self._tab.String(o + self._tab.Pos)
         return None
 
+    # DeleteTopicRequest
+    def Uid(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(8))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
 def DeleteTopicRequestStart(builder):
-    builder.StartObject(2)
+    builder.StartObject(3)
 
 def Start(builder):
     DeleteTopicRequestStart(builder)
@@ -57,6 +64,12 @@ def DeleteTopicRequestAddTopic(builder, topic):
 def AddTopic(builder, topic):
     DeleteTopicRequestAddTopic(builder, topic)
 
+def DeleteTopicRequestAddUid(builder, uid):
+    builder.PrependUint32Slot(2, uid, 0)
+
+def AddUid(builder, uid):
+    DeleteTopicRequestAddUid(builder, uid)
+
 def DeleteTopicRequestEnd(builder):
     return builder.EndObject()
 
@@ -71,9 +84,11 @@ class DeleteTopicRequestT(object):
         self,
         requestId = 0,
         topic = None,
+        uid = 0,
     ):
         self.requestId = requestId  # type: int
         self.topic = topic  # type: Optional[str]
+        self.uid = uid  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -98,6 +113,7 @@ class DeleteTopicRequestT(object):
             return
         self.requestId = deleteTopicRequest.RequestId()
         self.topic = deleteTopicRequest.Topic()
+        self.uid = deleteTopicRequest.Uid()
 
     # DeleteTopicRequestT
     def Pack(self, builder):
@@ -107,5 +123,6 @@ class DeleteTopicRequestT(object):
         DeleteTopicRequestAddRequestId(builder, self.requestId)
         if self.topic is not None:
             DeleteTopicRequestAddTopic(builder, topic)
+        DeleteTopicRequestAddUid(builder, self.uid)
         deleteTopicRequest = DeleteTopicRequestEnd(builder)
         return deleteTopicRequest

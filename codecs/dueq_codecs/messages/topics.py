@@ -90,8 +90,16 @@ class CreateTopicRequest:
 
 @dataclass(slots=True)
 class DeleteTopicRequest:
+    """Delete a topic.
+
+    If `uid` is of another topic than the one that has the name now, nothing is deleted. The answer is TOPIC_NOT_FOUND
+    then, and its document has the uids of that topic.
+    """
+
     request_id: int
     topic: str
+    uid: int = 0
+    """Of the topic's first partition; 0: whatever topic has the name."""
 
 
 @dataclass(slots=True)

@@ -232,7 +232,8 @@ def create_topic(
 def delete_topic(name: str) -> Call[None]:
     """Delete a topic."""
     arguments.topic_name(name)
-    return Call(lambda number, at: events.DeleteTopic(number, at, name), _nothing)
+    named: list[int] = []
+    return Call(lambda number, at: events.DeleteTopic(number, at, name, named), _nothing)
 
 
 # ---------------------------------------------------------------- producing

@@ -25,6 +25,7 @@ from dueq.cluster.znodes import (
     GROWN_LEVEL,
     TopicRefused,
     check_feature_level,
+    is_meant,
     new_topic,
     node_fields,
     node_of,
@@ -235,9 +236,10 @@ class StandaloneCoordinator:
         return [done, self._topics_seen(), *(self._node_seen(uid) for uid in nodes)]
 
     def _delete(self, order: DeleteTopic) -> list[CoordinatorEvent]:
-        topic = self._facts.topics.pop(order.name, None)
-        if topic is None:
-            return [TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")]
+        topic = self._facts.topics.get(order.name)
+        if topic is None or not is_meant(topic, order):
+            return [TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}", topic)]
+        del self._facts.topics[order.name]
         for part in topic.partitions:
             self._facts.tombstones.add(part.uid)
             self._facts.nodes.pop(part.uid, None)

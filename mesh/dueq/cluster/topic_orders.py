@@ -32,6 +32,7 @@ from dueq.cluster.znodes import (
     encode_tombstone,
     encode_topic,
     holders,
+    is_meant,
     new_topic,
     tombstone_names,
     updated_topic,
@@ -232,8 +233,8 @@ def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) 
         if state.deleting and (topic is None or topic.creation_id != state.deleting):
             # It was deleted, by us or by another broker, and its tombstones are gone again.
             return TopicOrderDone(order.token, "")
-        if topic is None:
-            return TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")
+        if topic is None or not is_meant(topic, order):
+            return TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}", topic)
         tombstones = tombstone_names(topic)
         state.deleting, state.tombstone = topic.creation_id, tombstones[0]
         transaction = client.transaction()

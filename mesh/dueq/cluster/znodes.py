@@ -13,6 +13,7 @@ from typing import Any, Final
 from dueq.cluster.coordinator import CoordinatorUnreadable
 from dueq.core.ports.membership import (
     CreateTopic,
+    DeleteTopic,
     Member,
     PartitionAssignment,
     PartitionNode,
@@ -279,6 +280,11 @@ def _new_partitions(
     return partitions, {
         p.uid: PartitionNode("", 0, 0, tuple(members[r] for r in p.replicas)) for p in partitions
     }
+
+
+def is_meant(topic: Topic, order: DeleteTopic) -> bool:
+    """Whether a topic of the name is the one that is to be deleted."""
+    return order.uid in (0, topic.uid)
 
 
 def tombstone_names(topic: Topic) -> list[str]:

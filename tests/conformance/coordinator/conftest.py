@@ -102,9 +102,9 @@ class Life:
         self.coordinator.submit(order)
         return self.wait(TopicOrderDone, lambda done: done.token == token)
 
-    def delete(self, name: str) -> TopicOrderDone:
+    def delete(self, name: str, uid: int = 0) -> TopicOrderDone:
         token = next(_tokens)
-        self.coordinator.submit(DeleteTopic(token, name))
+        self.coordinator.submit(DeleteTopic(token, name, uid))
         return self.wait(TopicOrderDone, lambda done: done.token == token)
 
     def send_set(self, uid: int, version: int, node: PartitionNode) -> int:

@@ -216,6 +216,17 @@ def test_deleting_a_topic_that_is_not_there_says_so(begin: Any) -> None:
     assert "departures" in done.text
 
 
+def test_a_topic_made_again_is_not_deleted_for_the_one_before(begin: Any) -> None:
+    life = begin()
+    before = life.create("departures").topic
+    assert life.delete("departures", before.uid).error == ""
+    created = life.create("departures").topic
+    done = life.delete("departures", before.uid)
+    assert (done.error, done.topic) == ("not_found", created)
+    assert life.create("departures").error == "exists"
+    assert life.delete("departures", created.uid).error == ""
+
+
 def test_partition_uids_are_never_used_again(begin: Any) -> None:
     life = begin()
     uids: list[int] = []

@@ -274,7 +274,7 @@ class Topics:
             return Refusal(Code.COORDINATOR_UNAVAILABLE, "ZooKeeper is away: topics cannot be deleted", 1000)
         token = self._ctx.new_token()
         self._orders[token] = _Order(route, request.request_id, _uids)
-        self._ctx.coordinate(DeleteTopic(token, request.topic))
+        self._ctx.coordinate(DeleteTopic(token, request.topic, request.uid))
         return None
 
     def order_done(self, done: TopicOrderDone) -> None:

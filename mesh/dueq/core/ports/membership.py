@@ -76,6 +76,11 @@ class Topic:
         if not self.home_partitions:
             object.__setattr__(self, "home_partitions", len(self.partitions))
 
+    @property
+    def uid(self) -> int:
+        """Of the first partition: no other topic ever has it."""
+        return self.partitions[0].uid
+
     def has_stored(self, update: str) -> bool:
         """Whether a change, by its id, is among the last ones of this topic."""
         return update == self.settings.update or update in self.earlier_updates
@@ -149,10 +154,16 @@ class UpdateTopic:
 
 @dataclass(slots=True)
 class DeleteTopic:
-    """Delete a topic and leave a tombstone of its uids, until every broker that had a replica has confirmed."""
+    """Delete a topic and leave a tombstone of its uids, until every broker that had a replica has confirmed.
+
+    Attributes:
+        uid: of the topic's first partition: a topic that was made anew under the same name stays as it is, and is in
+            the answer "not_found"; 0: whatever topic has the name.
+    """
 
     token: int
     name: str
+    uid: int = 0
 
 
 @dataclass(slots=True)
@@ -235,7 +246,7 @@ class TopicOrderDone:
     "unavailable", with `text`. A create whose own creation id is found there already is a success.
 
     Attributes:
-        topic: as it is after a create or a change; with "exists", the one that is there.
+        topic: as it is after a create or a change; with "exists" and "not_found", the one that is there.
     """
 
     token: int

@@ -30,6 +30,8 @@ from dueq_codecs.messages import (
 REPLICAS: Final = 3
 COORDINATE_SILENCE_US: Final = 4_000_000
 """A topic is created in ZooKeeper: ask again after this time without an answer."""
+NO_UID: Final = (1 << 32) - 1
+"""What no partition has as its uid."""
 POLL_US: Final = 50_000
 BACK_OFF_US: Final = 200_000
 
@@ -255,22 +257,39 @@ class Topics:
         question.put(build, answered, COORDINATE_SILENCE_US)
 
     def delete(self, event: DeleteTopic) -> None:
-        """Delete. A request repeated after a silence, which then finds nothing, has done it."""
+        """Delete the topic that has the name when the first broker answers, and no other.
+
+        The first request means no topic, and the answer says which one there is. Then a request repeated after a
+        silence, which does not find that one, has done it.
+        """
         effect = f"topic {event.topic!r} may or may not have been deleted"
         question = self.question(event.call, event.deadline_us, effect)
+        named, repeats, silent_before = event.named, bool(event.named), 0
+
+        def build(request: int) -> DeleteTopicRequest:
+            return DeleteTopicRequest(request, event.topic, named[0] if named else NO_UID)
 
         def answered(answer: Answer) -> None:
+            nonlocal silent_before
             assert question.request is not None
-            repeated = question.request.attempts > question.refused + 1
-            if answer.code is Code.TOPIC_NOT_FOUND and not repeated:
-                self._calls.fail(event.call, error_of(answer.code, answer.text))
-                return
+            if answer.code is Code.TOPIC_NOT_FOUND:
+                question.refused += 1
+                silent = question.request.attempts - question.refused
+                uids = _partitions_of(answer)
+                if not uids and not silent and not repeats:
+                    self._calls.fail(event.call, error_of(answer.code, answer.text))
+                    return
+                if uids and named and uids[0] < named[0]:
+                    question.again(BACK_OFF_US)  # it has not heard of the topic that is meant
+                    return
+                if uids and (not named or (silent == silent_before and not repeats)):
+                    named[:], silent_before = uids[:1], silent
+                    question.again(0)
+                    return
             self._directory.forget(event.topic)
             self._calls.complete(event.call)
 
-        question.put(
-            lambda request: DeleteTopicRequest(request, event.topic), answered, COORDINATE_SILENCE_US
-        )
+        question.put(build, answered, COORDINATE_SILENCE_US)
 
 
 def _standing(answer: Answer) -> dict[str, Any] | None:

@@ -141,11 +141,17 @@ class ActOnPass:
 
 @dataclass(slots=True)
 class DeleteTopic:
-    """Completed(None)."""
+    """Completed(None).
+
+    Attributes:
+        named: the first uid of the topic that has the name, once a broker has said it. A repetition of the call has the
+            same list, and so means the same topic.
+    """
 
     call: int
     deadline_us: int
     topic: str
+    named: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,44 @@
+"""A topic is deleted if it is the one that the request names."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dueq.core.broker import BrokerCore
+from dueq.core.ports.effects import Coordinate, SendClient
+from dueq.core.ports.events import ClientFrameReceived, Route
+from dueq.core.ports.membership import (
+    CoordinatorChanged,
+    CoordinatorState,
+    DeleteTopic,
+    PartitionAssignment,
+    RegistrationsSeen,
+    Topic,
+    TopicOrderDone,
+    TopicsSeen,
+)
+from dueq.core.turn.settings import CoreSettings
+from dueq.instant import Now
+from dueq_codecs.messages import Code, DeleteTopicRequest, Reply
+
+NOW = Now(1_700_000_000_000_000, 1_000_000)
+
+
+@pytest.mark.parametrize("uid", [0, 4])
+def test_the_order_names_the_topic_that_is_meant_and_the_answer_the_one_that_there_is(uid: int) -> None:
+    core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [], NOW)
+    core.step([CoordinatorChanged(CoordinatorState.CONNECTED), RegistrationsSeen({})], NOW)
+    core.step([TopicsSeen({}, frozenset())], NOW)
+    effects = core.step([ClientFrameReceived(Route(b"client"), DeleteTopicRequest(5, "t", uid), [])], NOW)
+    [order] = [effect.order for effect in effects if isinstance(effect, Coordinate)]
+    assert isinstance(order, DeleteTopic)
+    assert (order.name, order.uid) == ("t", uid)
+
+    parts = tuple(PartitionAssignment(number, ("b2",)) for number in (8, 9))
+    there = Topic("t", "0" * 32, "timeline", parts, 1, 1)
+    effects = core.step([TopicOrderDone(order.token, "not_found", "there is no such topic", there)], NOW)
+    [reply] = [effect.message for effect in effects if isinstance(effect, SendClient)]
+    assert isinstance(reply, Reply)
+    assert (reply.code, json.loads(reply.document)) == (Code.TOPIC_NOT_FOUND, [8, 9])
