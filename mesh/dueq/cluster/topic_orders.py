@@ -2,7 +2,7 @@
 
 Each is one transaction, and can be begun again after a lost connection. A create recognizes its own earlier work by the
 creation id. A delete recognizes it by a tombstone that it tried to leave, or by the missing topic. A change
-names the version that it makes, so it is made once.
+names the version that it makes, so it is made once. It also names a partition, so it is made to no topic but this one.
 """
 
 from __future__ import annotations
@@ -189,7 +189,13 @@ def _update(client: Any, layout: Layout, order: UpdateTopic) -> Procedure:
             value = _topic_value(changed)
         except TopicRefused as refused:
             return TopicOrderDone(order.token, "unavailable", str(refused))
-        write = partial(_set_node, path=layout.topic(order.name), value=value, version=version)
+        write = partial(
+            _set_topic,
+            path=layout.topic(order.name),
+            value=value,
+            version=version,
+            of=layout.partition(topic.uid),
+        )
         if nodes:
             raise_level = yield from _raise_level(client, layout)
             lost = yield from _store(
@@ -204,6 +210,20 @@ def _update(client: Any, layout: Layout, order: UpdateTopic) -> Procedure:
         if not isinstance(lost, (BadVersionError, NodeExistsError, NoNodeError)):
             raise lost
         # Somebody else took these uids, or has changed or deleted the topic: look again.
+
+
+def _set_topic(transaction: Any, *, path: str, value: bytes, version: int, of: str) -> None:
+    """Add a topic's new value. The node of a topic that was made again counts its versions anew, so they can be alike.
+
+    Args:
+        transaction: to add to.
+        path: of the topic.
+        value: the new one.
+        version: of the value that was read.
+        of: the node of a partition. No other topic ever has that one.
+    """
+    transaction.check(of, -1)
+    transaction.set_data(path, value, version)
 
 
 def _set_node(transaction: Any, *, path: str, value: bytes, version: int) -> None:

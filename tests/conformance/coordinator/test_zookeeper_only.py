@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +12,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnavailable
+from dueq.cluster.requests import Procedure, Send
 from dueq.cluster.server import ZooKeeperServer
+from dueq.cluster.topic_orders import TopicOrder
 from dueq.core.ports.membership import (
     ConfirmDeleted,
     CoordinatorChanged,
@@ -23,6 +25,7 @@ from dueq.core.ports.membership import (
     RegistrationsSeen,
     SetOutcome,
     TopicOrderDone,
+    UpdateTopic,
 )
 from dueq_codecs.records import FEATURE_LEVEL
 from dueq_codecs.topic_settings import TopicSettings
@@ -110,6 +113,15 @@ def connected(life: Any, since: int) -> None:
     life.wait(CoordinatorChanged, lambda event: event.state is CoordinatorState.CONNECTED, since)
 
 
+def finished(procedure: Procedure, sends: Sequence[Send]) -> Any:
+    """Make these requests of a procedure and all that follow; returns its result."""
+    while True:
+        try:
+            sends = procedure.send([send().get() for send in sends])
+        except StopIteration as stop:
+            return stop.value
+
+
 def through(life: Any, wire: Wire) -> Any:
     """Let a life that has not begun yet reach ZooKeeper by a wire."""
     life.coordinator.address = wire.address
@@ -160,6 +172,26 @@ def test_two_brokers_that_create_topics_at_once_share_no_uid(begin_on_zookeeper:
         thread.join()
     assert [done.error for done in dones] == [""] * 30
     assert len({part.uid for done in dones for part in done.topic.partitions}) == 60
+
+
+def test_a_change_that_is_held_up_before_it_is_written_leaves_a_topic_alone_that_was_made_since(
+    server: ZooKeeperServer, begin_on_zookeeper: Any
+) -> None:
+    """The node of the topic made again has the version that the broker read of the one before."""
+    life = begin_on_zookeeper("b1")
+    before = life.create("departures").topic
+    settings = before.settings.changed({"paused": True}, "a" * 32)
+    client = KazooClient(server.address)
+    client.start()
+    order = UpdateTopic(1, "departures", before.creation_id, settings)
+    procedure = TopicOrder(order, 0).attempt(client, life.coordinator._layout)
+    read_uid = procedure.send([send().get() for send in next(procedure)])
+    write = procedure.send([send().get() for send in read_uid])
+    assert life.delete("departures").error == ""
+    created = life.create("departures").topic
+    assert finished(procedure, write) == TopicOrderDone(1, "", topic=created)
+    client.stop()
+    client.close()
 
 
 # ---------------------------------------------------------------- one broker, several lives
