@@ -270,6 +270,9 @@ class Topics:
 
     def delete(self, route: Route, request: DeleteTopicRequest) -> Refusal | None:
         """Order a topic's end; answered when its tombstones stand."""
+        if not _NAME.match(request.topic):
+            # ZooKeeper hangs up on a request of more than 1 MiB, and the order would be tried again and again.
+            return Refusal(Code.TOPIC_NOT_FOUND, f"there is no topic {request.topic!r:.80}")
         if self._ctx.coordinator is not CoordinatorState.CONNECTED:
             return Refusal(Code.COORDINATOR_UNAVAILABLE, "ZooKeeper is away: topics cannot be deleted", 1000)
         token = self._ctx.new_token()

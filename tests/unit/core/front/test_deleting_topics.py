@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dueq.core.broker import BrokerCore
-from dueq.core.ports.effects import Coordinate, SendClient
+from dueq.core.ports.effects import Coordinate, Effect, SendClient
 from dueq.core.ports.events import ClientFrameReceived, Route
 from dueq.core.ports.membership import (
     CoordinatorChanged,
@@ -26,12 +26,37 @@ from dueq_codecs.messages import Code, DeleteTopicRequest, Reply
 NOW = Now(1_700_000_000_000_000, 1_000_000)
 
 
-@pytest.mark.parametrize("uid", [0, 4])
-def test_the_order_names_the_topic_that_is_meant_and_the_answer_the_one_that_there_is(uid: int) -> None:
+def broker() -> BrokerCore:
+    """One that knows no topics."""
     core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [], NOW)
     core.step([CoordinatorChanged(CoordinatorState.CONNECTED), RegistrationsSeen({})], NOW)
     core.step([TopicsSeen({}, frozenset())], NOW)
-    effects = core.step([ClientFrameReceived(Route(b"client"), DeleteTopicRequest(5, "t", uid), [])], NOW)
+    return core
+
+
+def asked(core: BrokerCore, request: DeleteTopicRequest) -> list[Effect]:
+    return core.step([ClientFrameReceived(Route(b"client"), request, [])], NOW)
+
+
+def answered(effects: list[Effect]) -> Reply:
+    [reply] = [effect.message for effect in effects if isinstance(effect, SendClient)]
+    assert isinstance(reply, Reply)
+    return reply
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "x" * 256, "x" * 1_500_000])
+def test_what_is_no_name_of_a_topic_is_not_asked_for_in_zookeeper(name: str) -> None:
+    """A request of more than 1 MiB costs a broker its connection to ZooKeeper."""
+    effects = asked(broker(), DeleteTopicRequest(5, name))
+    assert not [effect for effect in effects if isinstance(effect, Coordinate)]
+    reply = answered(effects)
+    assert (reply.code, len(reply.text) < 200) == (Code.TOPIC_NOT_FOUND, True)
+
+
+@pytest.mark.parametrize("uid", [0, 4])
+def test_the_order_names_the_topic_that_is_meant_and_the_answer_the_one_that_there_is(uid: int) -> None:
+    core = broker()
+    effects = asked(core, DeleteTopicRequest(5, "t", uid))
     [order] = [effect.order for effect in effects if isinstance(effect, Coordinate)]
     assert isinstance(order, DeleteTopic)
     assert (order.name, order.uid) == ("t", uid)
@@ -39,6 +64,5 @@ def test_the_order_names_the_topic_that_is_meant_and_the_answer_the_one_that_the
     parts = tuple(PartitionAssignment(number, ("b2",)) for number in (8, 9))
     there = Topic("t", "0" * 32, "timeline", parts, 1, 1)
     effects = core.step([TopicOrderDone(order.token, "not_found", "there is no such topic", there)], NOW)
-    [reply] = [effect.message for effect in effects if isinstance(effect, SendClient)]
-    assert isinstance(reply, Reply)
+    reply = answered(effects)
     assert (reply.code, json.loads(reply.document)) == (Code.TOPIC_NOT_FOUND, [8, 9])
