@@ -217,9 +217,9 @@ class Clients:
         if not self._topics.read:
             return Refusal(Code.COORDINATOR_UNAVAILABLE, "this broker has not read the topics yet", 200)
         if self._ctx.coordinator is not CoordinatorState.CONNECTED:
-            text = f"ZooKeeper is away: whether there is a topic {name!r} is not known here"
+            text = f"ZooKeeper is away: whether there is a topic {name!r:.300} is not known here"
             return Refusal(Code.COORDINATOR_UNAVAILABLE, text, 1000)
-        return Refusal(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}")
+        return Refusal(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r:.300}")
 
     def _topic_info(self, topic: Topic) -> TopicInfo:
         settings = topic.settings
@@ -243,7 +243,7 @@ class Clients:
         me, route = self._ctx.settings.broker_id, event.route
         if request.broker not in ("", me):
             if not self._relay(event, request.broker, now):
-                text = f"{request.broker} is out of reach from {me}"
+                text = f"{request.broker:.300} is out of reach from {me}"
                 self._ctx.reply(route, Reply(request.request_id, Code.NOT_LEADER, text))
             return
         if request.topic and request.topic not in self._topics.by_name:
@@ -268,7 +268,7 @@ class Clients:
         document = self._status.document(request, now)
         if document is None:
             names = "status, summary, catalogue, describe, forecast, hours, statistics, jobs, pass, recurrences, groups"
-            text = f"{request.what!r} cannot be inspected; there are {names}, endpoints"
+            text = f"{request.what!r:.80} cannot be inspected; there are {names}, endpoints"
             self._ctx.reply(route, Reply(request.request_id, Code.INVALID_REQUEST, text))
         else:
             self._ctx.reply(route, Reply(request.request_id, Code.OK, document=document))
@@ -341,14 +341,14 @@ class Clients:
         name, uid = request.topic, request.uid
         partition = self._partitions.get(uid)
         if partition is not None and partition.topic.name != name:
-            return invalid(f"partition {uid} is not of topic {name!r}")
+            return invalid(f"partition {uid} is not of topic {name!r:.300}")
         if partition is not None and partition.replica.is_leader:
             return Refusal(Code.OK, "")
         topic = self._topics.by_name.get(name)
         if uid in self._topics.tombstones:
             return Refusal(Code.TOPIC_NOT_FOUND, f"the topic of partition {uid} was deleted")
         if topic is not None and _excludes(topic, uid):
-            return invalid(f"partition {uid} is not of topic {name!r}")
+            return invalid(f"partition {uid} is not of topic {name!r:.300}")
         if self._relay(event, self._routing.leader_of(uid).broker_id, now):
             return None
         return Refusal(Code.NOT_LEADER, f"partition {uid} is not led here", 50)
@@ -387,14 +387,14 @@ class Clients:
         if frame.leader and frame.leader != me:
             if not self._relay(event, frame.leader, now):
                 self._refuse_consumer(
-                    route, frame, Code.NOT_LEADER, f"{frame.leader} is out of reach from {me}"
+                    route, frame, Code.NOT_LEADER, f"{frame.leader:.300} is out of reach from {me}"
                 )
             return
         dispatcher = self._dispatchers.get(frame.topic)
         if dispatcher is None:
             if frame.topic in self._topics.by_name:
                 self._refuse_consumer(
-                    route, frame, Code.NOT_LEADER, f"no partition of {frame.topic!r} is here"
+                    route, frame, Code.NOT_LEADER, f"no partition of {frame.topic!r:.300} is here"
                 )
             else:
                 missing = self._no_topic(frame.topic)

@@ -127,12 +127,12 @@ class Topics:
     def _check(self, request: CreateTopicRequest) -> Refusal | None:
         if not _NAME.match(request.topic):
             return invalid(
-                f"a topic name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {request.topic!r}"
+                f"a topic name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {request.topic!r:.300}"
             )
         if request.topic in UNADDRESSABLE:
             return invalid(f"a topic name is not {request.topic!r}, which is a folder in a URL")
         if request.kind not in KINDS:
-            return invalid(f"topic kind {request.kind!r} is not known; there is {', '.join(KINDS)}")
+            return invalid(f"topic kind {request.kind!r:.80} is not known; there is {', '.join(KINDS)}")
         if not 1 <= request.partitions <= limits.PARTITIONS_MAX:
             return invalid(f"a topic has 1 to {limits.PARTITIONS_MAX} partitions, not {request.partitions}")
         if not 1 <= request.replicas <= limits.REPLICAS_MAX:
