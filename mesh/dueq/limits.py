@@ -16,6 +16,8 @@ BLOCK_BYTES: Final = 32 << 10
 """Short payloads of neighbouring rows of one record are stored together in blocks of at most this size."""
 FRAME_BYTES_MAX: Final = 4 << 20
 """Longest frame that a broker or client accepts."""
+HEADER_BYTES_MAX: Final = FRAME_BYTES_MAX - (64 << 10)
+"""Longest request of a client without its bodies."""
 REQUEST_BYTES_MAX: Final = 3 << 20
 """Inline payload bytes of one request; the SDK cuts longer runs."""
 REQUEST_ROWS_MAX: Final = 1024

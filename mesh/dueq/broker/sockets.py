@@ -19,6 +19,7 @@ from dueq.broker.links import Links
 from dueq.broker.tuning import Counts, has_input, put, tune
 from dueq.broker.waiting import Waiter
 from dueq.core.ports.events import ClientFrameReceived, Event, PeerFrameReceived, Route, RouteLost
+from dueq.limits import HEADER_BYTES_MAX
 from dueq_codecs.frames import FrameError, decode, encode
 from dueq_codecs.messages import (
     BrokerMessage,
@@ -147,7 +148,7 @@ class Sockets:
             refusal = self._not_from_peer(identity, message)
             event = PeerFrameReceived(message, bodies)
         elif isinstance(message, _CLIENT_MESSAGES):
-            refusal = self._not_from_client(identity, message)
+            refusal = self._not_from_client(identity, message) or _too_long(len(frames[0]))
             event = ClientFrameReceived(Route(identity), message, bodies)
         else:
             refusal = Code.BAD_FRAME, f"a {type(message).__name__} is not for a broker"
@@ -217,3 +218,13 @@ class Sockets:
         self._waiter.remove(self._descriptor)
         self._router.close(0)
         self._context.term()
+
+
+def _too_long(header_bytes: int) -> tuple[Code, str] | None:
+    """Say why a request is too long, or None: its answer may repeat its topic, and has to fit into a frame, too."""
+    if header_bytes <= HEADER_BYTES_MAX:
+        return None
+    return (
+        Code.BAD_FRAME,
+        f"a request without its bodies has at most {HEADER_BYTES_MAX} bytes, not {header_bytes}",
+    )

@@ -12,6 +12,7 @@ from dueq.broker.introductions import Identity
 from dueq.broker.sockets import Sockets
 from dueq.broker.waiting import Waiter
 from dueq.core.ports.events import ClientFrameReceived, Event, PeerFrameReceived, RouteLost
+from dueq.limits import HEADER_BYTES_MAX
 from dueq_codecs.envelope import seal
 from dueq_codecs.frames import encode
 from dueq_codecs.messages import (
@@ -246,6 +247,17 @@ def test_a_frame_that_is_too_long_ends_its_connection_and_no_other(
     late.say(MetadataRequest(3))
     node.receive_until(lambda events: asked(events) == [3])
     assert node.sockets.counts.refused == {}, "it was never taken in"
+
+
+def test_a_request_whose_answer_might_not_fit_into_a_frame_is_refused(node: Node, client: RawClient) -> None:
+    """A peer that relays the answer would lose its connection to this broker."""
+    client.say(MetadataRequest(7, "x" * (HEADER_BYTES_MAX - 100)))
+    client.say(MetadataRequest(8, "x" * HEADER_BYTES_MAX))
+    client.say(MetadataRequest(9))
+    node.receive_until(lambda events: asked(events) == [7, 9])
+    refused = client.hear()
+    assert isinstance(refused, Reply)
+    assert (refused.request_id, refused.code) == (8, Code.BAD_FRAME)
 
 
 def test_two_brokers_hear_each_other_from_the_first_frame_that_is_sent(
