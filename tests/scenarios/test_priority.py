@@ -168,3 +168,18 @@ def test_ranks_wait_until_no_replica_is_of_the_build_before(with_ranks: bool) ->
     stage.until(stage.whole, "b3 is back")
     stage.until(lambda: ask().codes == [Code.OK], "ranks are taken now")
     stage.finish()
+
+
+def test_a_topic_made_again_as_another_kind_is_delivered_in_the_order_of_that_kind() -> None:
+    """The brokers hear of the deletion and of the creation at once."""
+    stage = Stage()
+    stage.run_ms(1_000)
+    stage.coordinator.delete(stage.topic)
+    stage.uids = stage.create_topic(stage.topic, 1, 3, 2, kind="priority")
+    stage.uid = stage.uids[0]
+    ranked(stage, 7, 3, 5)
+    consumer = stage.hand("consumer")
+    consumer.attach(stage.leader, credit=1, lease_ms=30_000)
+    consumer.stay()
+    assert consumed(stage, consumer, 3) == [b"3", b"5", b"7"]
+    stage.finish()

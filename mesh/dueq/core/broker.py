@@ -441,17 +441,22 @@ class BrokerCore:
             if event.topics.get(name) is not topic:  # leaders have told every broker of theirs
                 for uid in _uids_of(topic) - _uids_of(event.topics.get(name)):
                     self._routing.forget(uid)
-        for topic in self._topics.seen(event.topics, event.tombstones):
+        changed = self._topics.seen(event.topics, event.tombstones)
+        # First of all: a topic that was made again under the same name may be of another kind, and is delivered anew.
+        for uid in [uid for uid in self._partitions if uid in event.tombstones]:
+            self._drop(uid, now)
+        for topic in changed:
             for index, assignment in enumerate(topic.partitions):
                 named.update(assignment.replicas)
                 held = self._partitions.get(assignment.uid)
                 if held is not None:
                     held.topic_changed(topic, now)
-                elif self._settings.broker_id in assignment.replicas:
+                elif (
+                    self._settings.broker_id in assignment.replicas
+                    and assignment.uid not in event.tombstones  # deleted between two reads
+                ):
                     self._open(topic, index, now)
         self._clock.named(named - {self._settings.broker_id}, now)
-        for uid in [uid for uid in self._partitions if uid in event.tombstones]:
-            self._drop(uid, now)
         for uid in [uid for uid in self._recovered if uid in event.tombstones]:
             del self._recovered[uid]
             self._ctx.unopened.pop(uid, None)

@@ -66,3 +66,10 @@ def test_the_order_names_the_topic_that_is_meant_and_the_answer_the_one_that_the
     effects = core.step([TopicOrderDone(order.token, "not_found", "there is no such topic", there)], NOW)
     reply = answered(effects)
     assert (reply.code, json.loads(reply.document)) == (Code.TOPIC_NOT_FOUND, [8, 9])
+
+
+def test_a_topic_that_is_heard_of_with_its_tombstone_is_not_opened() -> None:
+    core = broker()
+    topic = Topic("t", "0" * 32, "timeline", (PartitionAssignment(4, ("b1",)),), 1, 1)
+    core.step([TopicsSeen({"t": topic}, frozenset({4}))], NOW)
+    assert core.partition(4) is None
