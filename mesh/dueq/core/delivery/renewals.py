@@ -59,7 +59,10 @@ class Renewals:
     def has(self, session: ConsumerSession) -> bool:
         """Whether leases of a session are still to be renewed."""
         number = session.number_here
-        return any((lane.leases.owner[slots] == number).any() for lane, slots, _ in self._wanted)
+        return any(
+            (lane.leases.owner[_still_pushed(lane, slots, tokens)] == number).any()
+            for lane, slots, tokens in self._wanted
+        )
 
     def propose(self, now: Now, mesh_ms: int) -> None:
         """Propose records, as far as the topic allows, and the payloads find room in memory."""

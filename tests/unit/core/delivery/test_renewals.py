@@ -198,6 +198,20 @@ def test_what_was_to_come_again_to_the_older_life_does_not_come_to_the_newer_und
     assert set(tokens).isdisjoint(before.token.tolist())
 
 
+def test_a_lease_that_has_ended_is_not_to_be_renewed_any_more() -> None:
+    """The rate holds its renewal back. What else the newer process has, and lacks, keeps its tokens."""
+    stage, before, keys = pushed(3)
+    stage.leds[1].timeline._live.settings.current = TopicSettings(rate=1, burst=2)
+    break_old(stage, 20)
+    stage.attach(30, life=9, attach=10, route=NEW)
+    (renewed,) = stage.run(30)
+    stage.leds[1].change(RecordKind.ACK, keys[2:], at(31), token=before.token[2:].tolist())
+    stage.commit(31)
+    stage.attach(32, life=9, attach=11, number=2, route=NEW)
+    (again,) = stage.run(32)
+    assert (keys_in(again), again.token.tolist()) == (keys[:2], renewed.token.tolist())
+
+
 def test_a_pause_of_the_topic_holds() -> None:
     stage, _, keys = pushed(1)
     paused = TopicSettings(paused=True)
