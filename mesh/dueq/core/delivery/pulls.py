@@ -32,7 +32,7 @@ from dueq import limits
 from dueq.core.delivery.consumers import Consumers, ConsumerSession
 from dueq.core.delivery.departed import Departed
 from dueq.core.delivery.lane import Lane
-from dueq.core.delivery.leases import NEVER_US, Phase
+from dueq.core.delivery.leases import NEVER_US, Phase, total
 from dueq.core.delivery.pull_names import PullNames
 from dueq.core.delivery.resending import Resending, held_by
 from dueq.core.ports.entry import FLAG_DETACHED, keys_of
@@ -155,7 +155,7 @@ class Pulls:
         pull.heard_us = NEVER_US if goes_on else now.mono_us + HEARD_US
         pull.first_us = NEVER_US
         session.dealt_ms = None
-        self._bring_back(session, frame)
+        self._bring_back(session, frame, now)
         self._consumers.offer(session, now)
         self._arm(pull)
 
@@ -229,7 +229,7 @@ class Pulls:
             self._named[frame.holder] = pull
         return pull
 
-    def _bring_back(self, session: ConsumerSession, frame: ConsumerFrame) -> None:
+    def _bring_back(self, session: ConsumerSession, frame: ConsumerFrame, now: Now) -> None:
         """Push what the holder has of earlier answers, and did not list: under the same tokens."""
         held = held_by(frame)
         high, low = np.frombuffer(session.consumer_id, ">u8").tolist()
@@ -247,15 +247,17 @@ class Pulls:
             keys, tokens = keys_of(rows.take(slots)).tolist(), leases.token[slots].tolist()
             lacks = np.array([pairs.get(key) != token for key, token in zip(keys, tokens, strict=True)])
             leases.stay_pushed(slots[~lacks])
-            self._take_over(lane, slots[lacks], session)
+            self._take_over(lane, slots[lacks], session, now)
 
-    def _take_over(self, lane: Lane, slots: Slots, session: ConsumerSession) -> None:
+    def _take_over(self, lane: Lane, slots: Slots, session: ConsumerSession, now: Now) -> None:
         leases = lane.leases
         others = slots[leases.owner[slots] != session.number_here]
         if len(others):
+            sizes = leases.entry["size"][others]
+            self._consumers.give_back(leases.owner[others], sizes, now)
             leases.owner[others] = session.number_here
             session.rows_out += len(others)
-            session.bytes_out += int(leases.entry["size"][others].sum(dtype=np.int64))
+            session.bytes_out += total(sizes)
         if len(slots):
             self._consumers.dealt_pulls[session.number_here] = session
             self._resending.push_again(lane, slots)

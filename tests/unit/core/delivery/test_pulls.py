@@ -136,6 +136,22 @@ def test_a_name_gets_back_what_its_earlier_pull_had_at_a_new_leader_too() -> Non
     assert (keys_in(again), again.token.tolist()) == (keys, push.token.tolist())
 
 
+def test_what_a_pull_takes_over_leaves_its_consumer_the_credit_for_it() -> None:
+    """A consumer has detached leases, and a pull bears its name."""
+    stage, keys = staged(2)
+    stage.attach(0, ALICE, credit=2, detached=True)
+    stage.run(0)
+    (push,) = stage.run(10)
+    pull(stage, 20, holder=ALICE, credit=0)
+    (again,) = stage.run(20)
+    assert (keys_in(again), again.consumer_id) == (keys, PULL)
+    [session] = stage.dispatcher.sessions(at(20))
+    assert (session.leases, session.leased_bytes) == (0, 0)
+    more = stage.insert([21, 21])
+    (push,) = stage.run(21)
+    assert (keys_in(push), push.consumer_id) == (more, ALICE)
+
+
 def test_a_later_pull_of_a_name_ends_the_one_that_waits() -> None:
     stage, _ = staged(0)
     pull(stage, 20, holder=NAME, wait_ms=1_000)
