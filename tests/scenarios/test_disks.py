@@ -265,6 +265,32 @@ def test_a_full_disk_refuses_inserts_and_takes_what_frees_space() -> None:
     stage.finish()
 
 
+def test_a_full_disk_refuses_a_message_of_a_recurrence_that_is_wanted_now() -> None:
+    """It brings a payload, as an insert does."""
+    stage = Stage()
+    hand = stage.hand("user")
+    stage.settled(
+        hand, hand.recur("b1", "r", action="create", every_ms=FAR_MS, start_ms=stage.now_ms + FAR_MS)
+    )
+    stage.doors["b1"].pass_on(StorePressure("disk_full", False))
+    stage.run_ms(5)
+    refused = stage.answered(hand.recur("b1", "r", action="trigger"))
+    stage.expect(refused.codes == [Code.DISK_FULL], f"{refused.codes}")
+    timeline = stage.replica("b1").timeline
+    stage.expect(timeline.scheduled_count == 0, "nothing has come")
+    unknown = stage.settled(hand, hand.recur("b1", "other", action="trigger"))
+    stage.expect(
+        unknown.outcomes == [Outcome.NOT_FOUND], "of one that is not known there is nothing to bring"
+    )
+    paused = stage.settled(hand, hand.recur("b1", "r", action="pause"))
+    stage.expect(paused.outcomes == [Outcome.DONE], "all else goes on")
+    stage.doors["b1"].pass_on(StorePressure("", False))
+    stage.settled(hand, refused)
+    stage.expect(refused.outcomes == [Outcome.DONE], "it is taken when there is room")
+    stage.expect(timeline.scheduled_count == 1, "once")
+    stage.finish()
+
+
 def test_compactions_that_fall_behind_refuse_inserts_long_before_they_stall_acks() -> None:
     """S3. One thread compacts for both databases and stops all writes at 12 files: inserts are refused at six."""
     assert judge(5, None).inserts_refused == ""

@@ -26,7 +26,7 @@ import numpy as np
 from dueq import limits
 from dueq.core.partition.care import CaredPartition
 from dueq.core.partition.recurrence_requests import Wish, wish_of
-from dueq.core.partition.requests import Refusal, invalid
+from dueq.core.partition.requests import Refusal, check_store, invalid
 from dueq.core.ports.entry import is_wide
 from dueq.core.state.applied import Applied
 from dueq.core.state.recurrence import Fired, Recurrence
@@ -118,6 +118,8 @@ class Recurrences:
 
     def _refusal_of(self, wish: Wish, known: Recurrence | None) -> Refusal | None:
         table = self._table
+        if wish.action == TRIGGER and known is not None:
+            return check_store(self._ctx.inserts_refused)  # its message is stored as if it were inserted
         if wish.action in (UPDATE, RESUME) and known is not None:
             terms = _terms_after(known, wish)
             try:
