@@ -148,7 +148,7 @@ FAIR: Final = (
         "starving-group-not-read",
         "Of very many groups, one whose turn it is waits for the disk, and nobody reads what it needs.",
         "a wait without anything that ends it",
-        (change("core.delivery.leasing:Leasing.lease", "lane.partition.read_on()", "pass"),),
+        (change("core.delivery.leasing:Leasing._end_look", "lane.partition.read_on()", "pass"),),
         seeds=292,
         finders=(291,),
     ),

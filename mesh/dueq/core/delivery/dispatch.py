@@ -365,6 +365,9 @@ class TopicDispatcher:
         )  # fmt: skip
         mesh_us = self._clock.mesh_us(now)
         mesh_ms = mesh_us // 1000
+        if self._leasing.expiry_ms < NEVER_MS and not self._paused:
+            expiry_us = now.mono_us + self._leasing.expiry_ms * 1000 - mesh_us
+            best_us = min(best_us, max(expiry_us, self._leasing.look_us))
         soonest_ms = other_ms = NEVER_MS
         have_credit = not self._paused and self._consumers.free_rows(now, 1) > 0
         for lane in self._lanes.values():

@@ -13,17 +13,20 @@ import numpy as np
 
 from dueq import limits
 from dueq.core.delivery.consumers import Consumers, ConsumerSession, Runs
+from dueq.core.delivery.due_queue import NEVER_MS
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import NEVER_US, Phase
 from dueq.core.delivery.staging import Stager, fit_bytes
 from dueq.core.delivery.turns import Demand, Picks, Turns
-from dueq.core.ports.entry import Entries
+from dueq.core.ports.entry import Entries, is_full
 from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
 from dueq_codecs.records import LEVEL_OF_KINDS, U16, U64, Record, RecordKind
 
 RETRY_US: Final = 5_000
 """After a refused proposal, or while an ISR member has not answered (or confirmed) lately."""
+EXPIRED_US: Final = 1_000_000
+"""Least time between two looks for what has expired while nobody has credit, if the first has found all of it."""
 AGAIN_ROWS: Final = 512
 """Leases of one lane that are staged at a time to be pushed again."""
 
@@ -38,17 +41,22 @@ class Leasing:
     Attributes:
         retry_us: (mono) when a refused proposal is made again; NEVER_US: none was refused.
         is_cut: a record was full: the next tick goes on at once.
+        expiry_ms: when the first message that nobody has credit for expires, by mesh time; NEVER_MS: it does not.
+        look_us: (mono) what has expired by then is looked for no sooner.
     """
 
     def __init__(self, lanes: dict[int, Lane], consumers: Consumers, stager: Stager, turns: Turns) -> None:
         self._lanes, self._consumers, self._stager, self._turns = lanes, consumers, stager, turns
         self.retry_us = NEVER_US
         self.is_cut = False
+        self.expiry_ms = NEVER_MS
+        self.look_us = 0
         self._room_bytes = 0
 
     def begin_tick(self) -> None:
         """Begin a tick: a proposal that was refused in the last one may be made again."""
         self.retry_us = NEVER_US
+        self.expiry_ms = NEVER_MS
 
     def lease(self, now: Now, mesh_ms: int, look_ahead_ms: int, *, recording: bool) -> None:
         """Lease the next messages, in the order of the topic's kind, if any is within the look-ahead.
@@ -72,6 +80,7 @@ class Leasing:
             lane.begin_look(mesh_ms)
         free = self._consumers.free_rows(now, limits.RECORD_ROWS_MAX * len(lanes))
         if not free:
+            self._look_for_expired(lanes, mesh_ms, now)
             return
         lanes = [lane for lane in lanes if lane.partition.in_touch(now)]
         picks = Picks(partial(self._room, now))
@@ -79,9 +88,7 @@ class Leasing:
         self._turns.choose([*lanes], demand, picks)
         self.is_cut = any(lane.is_cut for lane in lanes)
         for lane in lanes:
-            self._end_expired(lane, now)
-            if lane.queue.guide is not None and lane.queue.guide.is_starving:
-                lane.partition.read_on()
+            self._end_look(lane, now)
         staged = self._staged_bytes()
         self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - staged
         runs: Runs = {}
@@ -112,7 +119,27 @@ class Leasing:
                 self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - self._staged_bytes()
                 self._propose(lane, entries[:free], {}, mesh_ms, now, queued=False)
 
-    def _end_expired(self, lane: Lane, now: Now) -> None:
+    def _look_for_expired(self, lanes: list[Lane], mesh_ms: int, now: Now) -> None:
+        """End what has expired and is next, though nobody has credit: else it would stay where nobody consumes."""
+        self.expiry_ms = 0 if lanes else NEVER_MS
+        if not lanes or now.mono_us < self.look_us:
+            return
+        expiry_ms = NEVER_MS
+        for lane in lanes:
+            if not lane.partition.in_touch(now):
+                expiry_ms = 0
+                continue
+            head = lane.take_waiting(mesh_ms, 1)
+            if len(head):
+                lane.queue.put_back(head)
+            if is_full(head) and head["expires"].any():
+                expiry_ms = min(expiry_ms, int(head["expires"][0]))
+            self.is_cut |= lane.is_cut
+            self._end_look(lane, now)
+        self.expiry_ms = expiry_ms
+        self.look_us = now.mono_us + (0 if self.is_cut else EXPIRED_US)
+
+    def _end_look(self, lane: Lane, now: Now) -> None:
         """End messages that were found expired while others were chosen; those that cannot be ended go back."""
         expired = lane.take_expired()
         for at in range(0, len(expired), limits.RECORD_ROWS_MAX):
@@ -120,6 +147,8 @@ class Leasing:
             if not lane.lapse(gone, now):
                 lane.queue.put_back(gone)
                 self.retry_us, self.is_cut = now.mono_us + RETRY_US, False
+        if lane.queue.guide is not None and lane.queue.guide.is_starving:
+            lane.partition.read_on()
 
     def _staged_bytes(self) -> int:
         return sum(lane.leases.staged_bytes for lane in self._lanes.values())

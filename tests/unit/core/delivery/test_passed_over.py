@@ -9,7 +9,8 @@ from dueq.core.delivery import lane
 from dueq.limits import RECORD_ROWS_MAX
 from dueq_codecs.messages import Push
 from dueq_codecs.records import FEATURE_LEVEL, JobAction, Record, RecordKind, RequestRef
-from tests.unit.core.led import START_MS, Stage, at, keys_in
+from dueq_codecs.topic_settings import TopicSettings
+from tests.unit.core.led import BOB, START_MS, Stage, at, keys_in
 
 KINDS = ("timeline", "priority", "fair")
 JOB = b"j" * 16
@@ -88,6 +89,67 @@ def test_what_has_expired_is_ended_by_few_records_whatever_credit_there_is(kind:
     lapses = [record for record in stage.leds[1].log if record.kind == RecordKind.LAPSE]
     assert sum(record.rows for record in lapses) == len(expired)
     assert len(lapses) <= len(expired) // lane.POPS_MAX + 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("consumer", [False, True])
+def test_what_expires_while_nobody_has_credit_is_ended_at_its_instant(kind: str, consumer: bool) -> None:
+    stage = Stage(kind=kind)
+    stage.insert([100] * 900, expires_ms=5_000)
+    free = stage.insert([101])
+    if consumer:
+        stage.attach(0, credit=0)
+    led = stage.leds[1]
+    stage.tick(200)
+    assert led.timeline.live_count == 901
+    assert stage.dispatcher.next_deadline_us(at(200)) == at(5_000).mono_us
+    looks = 0
+    while stage.dispatcher.next_deadline_us(at(5_000)) == at(5_000).mono_us:
+        pushed_at(stage, 5_000)
+        looks += 1
+    stage.commit(5_000)
+    assert led.timeline.live_count == 1
+    assert looks <= 900 // lane.POPS_MAX + 2
+    stage.tick(7_000)
+    silence_us = at(10_000).mono_us if consumer else None
+    assert stage.dispatcher.next_deadline_us(at(7_000)) == silence_us, (
+        "what does not expire waits for a consumer"
+    )
+    stage.attach(8_000, BOB)
+    assert pushed_at(stage, 8_001) == free
+
+
+def test_while_nobody_has_credit_there_is_at_most_one_look_a_second_for_what_has_expired() -> None:
+    stage = Stage()
+    led = stage.leds[1]
+    stage.insert([100], expires_ms=150)
+    stage.run(200)
+    assert led.timeline.live_count == 0
+    stage.insert([250], expires_ms=260, ms=210)
+    stage.run(300)
+    assert led.timeline.live_count == 1
+    assert stage.dispatcher.next_deadline_us(at(300)) == at(1_200).mono_us
+    led.full = True
+    stage.run(1_200)
+    again_us = stage.dispatcher.next_deadline_us(at(1_200))
+    assert again_us is not None
+    assert again_us > at(1_200).mono_us, "it does not spin"
+    led.full = False
+    stage.run(2_200)
+    assert led.timeline.live_count == 0
+
+
+def test_while_a_topic_is_paused_nothing_is_looked_for() -> None:
+    stage = Stage()
+    stage.leds[1].timeline._live.settings.current = TopicSettings(paused=True)
+    stage.insert([100], expires_ms=150)
+    stage.run(200)
+    stage.run(201)
+    deadline_us = stage.dispatcher.next_deadline_us(at(201))
+    assert deadline_us is None or deadline_us > at(1_300).mono_us
+    stage.leds[1].timeline._live.settings.current = TopicSettings()
+    stage.run(300)
+    assert stage.leds[1].timeline.live_count == 0
 
 
 def test_what_has_expired_costs_its_group_no_turn() -> None:
