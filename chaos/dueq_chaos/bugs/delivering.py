@@ -254,7 +254,9 @@ DELIVERING: Final = (
         "ZeroMQ guide: ROUTER drops what it cannot deliver",
         (
             change(
-                "core.delivery.resending:Resending._resend", "self.push_again(lane, slots[still])", "pass"
+                "core.delivery.resending:Resending._resend",
+                "self.push_again(lane, _still_with(session, lane, slots, tokens))",
+                "pass",
             ),
             change(
                 "core.delivery.resending:Resending.settle_held",

@@ -112,8 +112,7 @@ class Resending:
         for number, _, _, parts in late:
             for lane, slots, tokens in parts:
                 if self._lanes.get(lane.uid) is lane:
-                    still = lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.PUSHED)
-                    self.push_again(lane, slots[still])
+                    self.push_again(lane, _still_with(session, lane, slots, tokens))
             self._send(route, filler(number, session, self._topic, self._broker_id, now.wall_us))
         sent_again = {push.number for push in late}
         session.unseen = deque(
@@ -147,9 +146,17 @@ class Resending:
             if push.number == number and push.first:
                 for lane, slots, tokens in push.parts:
                     if self._lanes.get(lane.uid) is lane:
-                        still = lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.PUSHED)
-                        lane.leases.phase[slots[still]] = Phase.RETURNED
-                        lane.end_now(slots[still], now)
+                        still = _still_with(session, lane, slots, tokens)
+                        lane.leases.phase[still] = Phase.RETURNED
+                        lane.end_now(still, now)
+
+
+def _still_with(session: ConsumerSession, lane: Lane, slots: Slots, tokens: U64) -> Slots:
+    """Return those of these leases whose last push went to this session: a pull may have taken them over since."""
+    leases = lane.leases
+    still = leases.same(slots, tokens) & (leases.phase[slots] == Phase.PUSHED)
+    found: Slots = slots[still & (leases.owner[slots] == session.number_here)]
+    return found
 
 
 def held_by(frame: ConsumerFrame) -> dict[int, dict[int, int]]:

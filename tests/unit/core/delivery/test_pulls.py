@@ -152,6 +152,37 @@ def test_what_a_pull_takes_over_leaves_its_consumer_the_credit_for_it() -> None:
     assert (keys_in(push), push.consumer_id) == (more, ALICE)
 
 
+def test_a_push_that_comes_back_late_returns_nothing_that_a_later_pull_has_taken_over() -> None:
+    """Its messages have left once more, and arrived."""
+    stage, keys = staged(2)
+    pull(stage, 20, holder=NAME)
+    (lost,) = stage.run(20)
+    pull(stage, 30, b"q" * 16, holder=NAME)
+    (again,) = stage.run(30)
+    assert (keys_in(again), again.token.tolist()) == (keys, lost.token.tolist())
+    stage.dispatcher.route_lost(Route(b"c" * 16), lost, at(40))
+    stage.run(40)
+    assert kinds(stage) == [RecordKind.LEASE]
+    stage.ack(again, 50)
+    assert stage.leds[1].timeline.live_count == 0
+
+
+def test_a_consumer_is_sent_nothing_again_that_a_pull_has_taken_over() -> None:
+    stage, keys = staged(2)
+    stage.attach(0, ALICE, detached=True)
+    stage.run(0)
+    (lost,) = stage.run(10)
+    pull(stage, 20, holder=ALICE, credit=0)
+    (again,) = stage.run(20)
+    assert (keys_in(again), again.consumer_id) == (keys, PULL)
+    stage.beat(1_500, ALICE, number=2, detached=True)
+    assert stage.run(1_500) == []
+    assert stage.dispatcher._lanes[1].leases.staged_bytes == 0, "nobody waits for their payloads"
+    stage.dispatcher.route_lost(Route(ALICE), lost, at(1_600))
+    stage.run(1_600)
+    assert kinds(stage) == [RecordKind.LEASE]
+
+
 def test_a_later_pull_of_a_name_ends_the_one_that_waits() -> None:
     stage, _ = staged(0)
     pull(stage, 20, holder=NAME, wait_ms=1_000)
