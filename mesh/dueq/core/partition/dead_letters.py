@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from dueq.core.partition.care import CaredPartition
-from dueq.core.ports.entry import Entries
+from dueq.core.ports.entry import Entries, versions_of
 from dueq.core.ports.persistence import IndexScanned, ScanIndex
 from dueq.core.state.applied import Applied
 from dueq.core.turn.context import Context
@@ -104,6 +104,8 @@ class DeadLetters:
         record.first = np.ascontiguousarray(old["first"])
         record.target_sequence = np.ascontiguousarray(old["sequence"])
         record.target_row = np.ascontiguousarray(old["row"])
+        # One that was redriven meanwhile may be dead again: its time begins anew.
+        record.expected = versions_of(old)
         self._last = self._partition.propose(record, now)
         self._busy = self._last > 0
         if not self._busy:

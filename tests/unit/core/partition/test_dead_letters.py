@@ -91,6 +91,18 @@ def test_a_new_leader_looks_at_what_died_before_it_led() -> None:
     assert (record.kind, record.target_sequence.tolist()) == (RecordKind.DISCARD, [7])
 
 
+def test_what_was_redriven_since_and_is_dead_again_is_kept_for_its_own_time() -> None:
+    """The disk answers late. The key and the first instant of such a message are those of the one that was read."""
+    led = Led()
+    led.care.begin(at(5))
+    led.turn(5)
+    rows = dead(0, 1)
+    rows["version"] = [0, 44]
+    led.answer(2 * HOUR_MS, rows)
+    [record] = led.proposed
+    assert record.expected.tolist() == [7, 44]
+
+
 def test_who_has_no_dead_messages_does_not_look() -> None:
     led = Led(0)
     led.care.begin(at(5))
