@@ -392,6 +392,11 @@ class Lane:
         """Have those of these leases ended that were never pushed."""
         self.end_now(slots[self.leases.phase[slots] == Phase.GRANTED], now)
 
+    def take_back(self, slots: Slots, now: Now) -> None:
+        """These cannot leave, their consumer being gone: what it may have already waits for it without a payload."""
+        self.return_granted(slots, now)
+        self.leases.stay_pushed(slots[self.leases.phase[slots] == Phase.AGAIN])
+
     def silenced(self, now: Now) -> None:
         """The topic is paused: have every lease ended that was not pushed, but for triggered messages."""
         slots = np.fromiter(self.leases.slot_of.values(), np.intp, len(self.leases))

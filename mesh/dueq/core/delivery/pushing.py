@@ -180,7 +180,7 @@ class Pushing:
             session = self._consumers.by_number.get(number)
             if session is None or not session.reachable or session.route is None:
                 for at, lane in enumerate(leaving.lanes):
-                    lane.return_granted(leaving.slots[leaving.lane == at], now)
+                    lane.take_back(leaving.slots[leaving.lane == at], now)
                 continue
             self._count_push(leaving, mesh_us)
             push, bodies = build(

@@ -6,7 +6,7 @@ import pytest
 
 from dueq import limits
 from dueq.core.ports.events import Route
-from dueq_codecs.messages import Code, Push, PushChunk
+from dueq_codecs.messages import Code, ConsumerReply, Push, PushChunk
 from dueq_codecs.records import RecordKind
 from tests.unit.core.led import ALICE, BOB, Stage, at, keys_in, kinds, pushed
 
@@ -221,3 +221,20 @@ def test_payloads_that_were_brought_back_are_let_go_when_the_consumer_has_the_me
     stage.read_payloads(102)
     assert not any(leases.bodies)
     assert not leases.staged_bytes
+
+
+def test_payloads_brought_back_for_a_consumer_that_is_gone_take_no_room() -> None:
+    """It may never come again, and its lease may last for long."""
+    stage, keys = pushed()
+    stage.leds[1].answering = False
+    stage.attach(20, attach=2)
+    stage.run(20)
+    leases = stage.dispatcher._lanes[1].leases
+    assert leases.staged_bytes == 4
+    stage.dispatcher.route_lost(Route(ALICE), ConsumerReply("t", ALICE, 2, 1), at(30))
+    stage.leds[1].answering = True
+    assert stage.run(40) == []
+    assert leases.staged_bytes == 0
+    stage.attach(50, attach=3)
+    (push,) = stage.run(50)
+    assert keys_in(push) == keys
