@@ -50,10 +50,13 @@ class Renewals:
 
     def want(self, lane: Lane, slots: Slots) -> None:
         """Renew these leases, which were pushed to another process than the one that has attached now."""
+        # The older process may have lacked some: under their old tokens they come no more.
+        lane.leases.stay_pushed(slots)
+        for of, known, tokens in self._wanted:
+            if of is lane:  # each attach asks for all that is not renewed yet
+                slots = slots[~np.isin(slots, _still_pushed(lane, known, tokens))]
         if len(slots):
             slots = slots[np.argsort(lane.leases.entry["wait_at"][slots], kind="stable")]
-            # The older process may have lacked some: under their old tokens they come no more.
-            lane.leases.stay_pushed(slots)
             self._wanted.append((lane, slots, lane.leases.token[slots]))
 
     def has(self, session: ConsumerSession) -> bool:

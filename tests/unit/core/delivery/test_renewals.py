@@ -223,6 +223,19 @@ def test_a_pause_of_the_topic_holds() -> None:
     assert [keys_in(push) for push in stage.run(40)] == [keys]
 
 
+def test_a_process_that_attaches_again_and_again_in_a_pause_fills_no_memory() -> None:
+    stage, _, keys = pushed(3)
+    stage.leds[1].timeline._live.settings.current = TopicSettings(paused=True)
+    break_old(stage, 20)
+    for attach in range(10, 60):
+        stage.attach(20 + attach, life=9, attach=attach, number=attach, route=NEW)
+        stage.run(20 + attach)
+    wanted = stage.dispatcher._renewals._wanted
+    assert [len(slots) for _, slots, _ in wanted] == [len(keys)]
+    stage.leds[1].timeline._live.settings.current = TopicSettings()
+    assert [keys_in(push) for push in stage.run(100)] == [keys]
+
+
 def test_replicas_of_an_older_version_know_no_renewals() -> None:
     stage, _, _ = pushed(level=LEVEL_OF_KINDS - 1)
     break_old(stage, 20)
