@@ -48,7 +48,7 @@ class Sessions:
         session = self._consumers.by_id.get(frame.consumer_id)
         attaching = frame.action == ConsumerAction.ATTACH
         if frame.action == ConsumerAction.GOODBYE:
-            self._departed.note(frame.consumer_id, frame.attach, now.mono_us)
+            self._departed.note(_process(frame), frame.attach, now.mono_us)
         held = len(frame.held_uid)
         refuse = self._replies.refuse
         if len(frame.consumer_id) != 16 or not (
@@ -64,10 +64,10 @@ class Sessions:
             refuse(route, frame, Code.INVALID_REQUEST, text)
         elif frame.detached and frame.life:
             refuse(route, frame, Code.INVALID_REQUEST, "leases of a consumer with a name are not detached")
+        elif attaching and self._departed.has_ended(_process(frame), frame.attach, now.mono_us):
+            refuse(route, frame, Code.UNKNOWN_SESSION, "this attach was ended by a goodbye")
         elif session is not None and session.route is not None and frame.life != session.life:
             self._other_life(session, route, frame, now)
-        elif attaching and self._departed.has_ended(frame.consumer_id, frame.attach, now.mono_us):
-            refuse(route, frame, Code.UNKNOWN_SESSION, "this attach was ended by a goodbye")
         elif attaching:
             self._on_attach(session, route, frame, now)
         elif session is None or (session.route is None and frame.action == ConsumerAction.BEAT):
@@ -167,3 +167,8 @@ class Sessions:
                 lane.return_granted(lane.leases.of_owner(session.number_here), now)
             if isinstance(unsent, Push) and unsent.attach == session.attach:
                 self._resending.return_unsent(session, unsent.number, now)
+
+
+def _process(frame: ConsumerFrame) -> bytes:
+    """Return what names the process that speaks: processes of one name count their attaches by different clocks."""
+    return frame.consumer_id + frame.life.to_bytes(8, "big")

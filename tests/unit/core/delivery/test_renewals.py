@@ -92,6 +92,37 @@ def test_a_life_with_a_lower_number_follows_one_that_is_gone() -> None:
     assert (keys_in(push), push.attach) == (keys, 4)
 
 
+def test_a_late_attach_of_a_process_that_has_said_goodbye_takes_nothing_from_the_newer_one() -> None:
+    """The newer one's connection has just failed, and it is about to attach again."""
+    stage, _, keys = pushed()
+    stage.frame(ConsumerAction.GOODBYE, 20, life=5, attach=6, number=2, route=OLD)
+    stage.run(20)
+    stage.attach(30, life=9, attach=10, route=NEW)
+    (push,) = stage.run(30)
+    stage.dispatcher.route_lost(NEW, ConsumerReply("t", ALICE, 10, 1), at(40))
+    reply = stage.attach(50, life=5, attach=6, route=OLD)
+    assert reply is not None
+    assert reply.code == Code.UNKNOWN_SESSION
+    assert stage.run(50) == []
+    reply = stage.attach(60, life=9, attach=11, number=2, route=NEW)
+    assert reply is not None
+    assert reply.code == Code.OK
+    (again,) = stage.run(60)
+    assert (keys_in(again), again.token.tolist()) == (keys, push.token.tolist())
+
+
+def test_a_goodbye_of_an_older_process_ends_no_attach_of_the_newer_one() -> None:
+    """The clock of the newer one's machine is behind, and the older one was only away for a while."""
+    stage, _, _ = pushed()
+    break_old(stage, 20)
+    stage.attach(30, life=3, attach=4, route=NEW)
+    stage.frame(ConsumerAction.GOODBYE, 40, life=5, attach=6, number=2, route=OLD)
+    stage.dispatcher.route_lost(NEW, ConsumerReply("t", ALICE, 4, 1), at(50))
+    reply = stage.attach(60, life=3, attach=5, number=2, route=NEW)
+    assert reply is not None
+    assert reply.code == Code.OK
+
+
 def test_an_ack_that_was_logged_before_counts() -> None:
     stage, before, keys = pushed()
     break_old(stage, 20)
