@@ -201,3 +201,60 @@ def test_a_partition_that_cannot_commit_says_busy_before_its_memory_is_full() ->
     for request in requests:
         stage.settled(producer, request)
     stage.finish()
+
+
+def test_a_repetition_waits_for_the_answer_to_the_attempt_in_the_log() -> None:
+    """A slow commit brings repetitions. Each is answered with the first attempt, and none costs a record of its own."""
+    stage = Stage()
+    producer = stage.hand("producer")
+    walls = [stage.hold(name, appends("b1")) for name in ("b2", "b3")]
+    before = stage.replica("b1").replica.log.end
+    insert = producer.insert("b1", [b"%d" % row for row in range(50)], [stage.now_ms + FAR_MS] * 50)
+    stage.run_ms(20)
+    for broker in ("b1", "b2", "b1"):
+        producer.again(broker, insert)
+        stage.run_ms(20)
+    stage.expect(insert.codes == [], "nothing is committed yet")
+    records = stage.replica("b1").replica.log.end - before
+    stage.expect(records == 1, f"one record for four attempts, not {records}")
+    stage.step("the followers go on: each attempt is answered on the way that it came")
+    for wall in walls:
+        wall.let_go()
+    stage.until(lambda: len(insert.codes) == 4, "four answers")
+    stage.expect(insert.codes == [Code.OK] * 4, f"all of them OK: {insert.codes}")
+    stage.expect(len({(reply.sequence, reply.row) for reply in insert.replies}) == 1, "the same messages")
+    stage.finish()
+
+
+def test_a_number_with_another_content_does_not_get_the_answer_that_is_waited_for() -> None:
+    stage = Stage()
+    producer = stage.hand("producer")
+    walls = [stage.hold(name, appends("b1")) for name in ("b2", "b3")]
+    insert = producer.insert("b1", [b"one"], [stage.now_ms + FAR_MS])
+    stage.run_ms(20)
+    other = producer.insert("b1", [b"other"], [stage.now_ms + FAR_MS])
+    other.change.sequence = insert.change.sequence
+    producer.again("b1", other)
+    stage.run_ms(20)
+    for wall in walls:
+        wall.let_go()
+    stage.until(lambda: insert.final and len(other.codes) == 2, "answers")
+    stage.expect(insert.codes == [Code.OK], f"{insert.codes}")
+    stage.expect(Code.SEQUENCE_REUSED in other.codes, f"{other.codes}")
+    stage.finish()
+
+
+def test_a_lost_leadership_answers_every_attempt_that_waits_for_a_record() -> None:
+    stage = Stage()
+    producer = stage.hand("producer")
+    stage.isolate("b1")
+    orphan = producer.insert("b1", [b"orphan"], [stage.now_ms + FAR_MS])
+    stage.run_ms(20)
+    producer.again("b1", orphan)
+    stage.until(lambda: stage.leader_of(stage.uid) in ("b2", "b3"), "a successor")
+    stage.expect(orphan.codes == [Code.OUTCOME_UNKNOWN] * 2, f"told at once: {orphan.codes}")
+    stage.network.heal()
+    stage.finish()
+    orphan.replies.clear()
+    stage.settled(producer, orphan)
+    stage.expect(stage.replica(stage.leader).timeline.scheduled_count == 1, "then it is stored, once")

@@ -2,7 +2,8 @@
 
 Requests that are alike become one record, at the end of the turn. Every answer that depends on state comes from
 `Timeline.apply`, never from what this process happens to remember. A waiting request is kept under its record's
-sequence in this leadership. When the leadership ends, it is answered OUTCOME_UNKNOWN at once.
+sequence in this leadership, with all of its attempts. When the leadership ends, they are answered OUTCOME_UNKNOWN at
+once.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.partition.awaited import Awaited, AwaitedRequests
 from dueq.core.partition.back_off import decide, delays, reasons
 from dueq.core.partition.fullness import names_of
 from dueq.core.partition.lookups import ThenNames
@@ -60,13 +62,8 @@ _OPERATIONS = {
 }
 
 
-class _Waiting(NamedTuple):
-    route: Route
-    request_id: int
-
-
 class _Queued(NamedTuple):
-    route: Route
+    awaited: Awaited
     request: ChangeRequest
     body: bytes | memoryview
 
@@ -136,7 +133,8 @@ class Proposals:
         self._partition = partition
         self._windows = Windows(partition.contents)
         self._queue: deque[_Queued] = deque()
-        self._waiting: dict[int, list[_Waiting]] = {}
+        self._awaited = AwaitedRequests()
+        self._waiting: dict[int, list[Awaited]] = {}
         # (sequence, bytes in memory) of the uncommitted records, and the sum.
         self._weights: deque[tuple[int, int]] = deque()
         self._uncommitted_bytes = 0
@@ -173,7 +171,9 @@ class Proposals:
     def _take(
         self, route: Route, request: ChangeRequest, body: bytes | memoryview, now: Now
     ) -> Refusal | None:
-        """Put a request that the mesh can take into the queue; else say why it cannot."""
+        """Put a request that the mesh can take into the queue, if it does not wait already; else say why it cannot."""
+        if self._awaited.joins(route, request):
+            return None
         refusal = None
         if len(request.upload):
             refusal = self._uploads_missing(request)
@@ -186,7 +186,7 @@ class Proposals:
                 keys = (request.target_sequence << np.uint64(16)) | request.target_row
                 self._dispatcher.extending(self._uid, keys, request.token, request.amount_ms, now)
             self._gather(request, now)
-            self._queue.append(_Queued(route, request, body))
+            self._queue.append(_Queued(self._awaited.begin(route, request), request, body))
         return refusal
 
     def _gather(self, request: ChangeRequest, now: Now) -> None:
@@ -282,7 +282,7 @@ class Proposals:
         )
         body = self._fill(record, group, now)
         sequence = self._append(record, body, now)
-        self._waiting[sequence] = [_Waiting(item.route, item.request.request_id) for item in group]
+        self._waiting[sequence] = [item.awaited for item in group]
 
     def _fill(self, record: Record, group: list[_Queued], now: Now) -> bytes | memoryview:
         """Put the requests' columns into the record; returns its body."""
@@ -390,8 +390,9 @@ class Proposals:
         waiting = self._waiting.pop(record.sequence, None)
         if waiting is None:
             return
-        for (route, request_id), result in zip(waiting, applied.results, strict=True):
-            self._ctx.reply(route, self._answer(request_id, result))
+        for awaited, result in zip(waiting, applied.results, strict=True):
+            for route, request_id in self._awaited.end(awaited):
+                self._ctx.reply(route, self._answer(request_id, result))
         self._ctx.metrics.messages[_OPERATIONS[record.kind], self._topic.name] += record.rows
         if record.kind == RecordKind.INSERT:
             self._count_senders(record, applied)
@@ -399,20 +400,21 @@ class Proposals:
     def leadership_lost(self, now: Now) -> None:
         """Answer everybody who waits: another leader may still commit the records in the log."""
         for waiting in self._waiting.values():
-            for route, request_id in waiting:
-                self._reply_code(route, request_id, Code.OUTCOME_UNKNOWN, "the leader has changed")
+            for awaited in waiting:
+                self._reply_code(awaited, Code.OUTCOME_UNKNOWN, "the leader has changed")
         self._waiting.clear()
         while self._queue:
             item = self._queue.popleft()
             self._uploads.orphaned(item.request.upload.tolist(), now)
-            self._reply_code(item.route, item.request.request_id, Code.NOT_LEADER, "the leader has changed")
+            self._reply_code(item.awaited, Code.NOT_LEADER, "the leader has changed")
         self._ctx.gathering.leave(self._uid)
         self._weights.clear()
         self._uncommitted_bytes = 0
         self._windows.clear()
 
-    def _reply_code(self, route: Route, request_id: int, code: Code, text: str) -> None:
-        self._reply_refusal(route, request_id, Refusal(code, text))
+    def _reply_code(self, awaited: Awaited, code: Code, text: str) -> None:
+        for route, request_id in self._awaited.end(awaited):
+            self._reply_refusal(route, request_id, Refusal(code, text))
 
     def _reply_refusal(self, route: Route, request_id: int, refusal: Refusal) -> None:
         code, text, retry_after_ms = refusal
