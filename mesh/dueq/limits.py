@@ -22,6 +22,8 @@ REQUEST_BYTES_MAX: Final = 3 << 20
 """Inline payload bytes of one request; the SDK cuts longer runs."""
 REQUEST_ROWS_MAX: Final = 1024
 """Most rows of one request."""
+REQUEST_NAMES_MAX: Final = 16
+"""Most rows of one request that name one message. They take effect one after the other, so each costs a batch."""
 RECORD_ROWS_MAX: Final = 2048
 """Most rows of one record of the log."""
 RECORD_BYTES_MAX: Final = 3 << 20

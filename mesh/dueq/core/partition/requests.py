@@ -363,6 +363,8 @@ def _check_targets(request: ChangeRequest, settings: TopicSettings, now: Now) ->
         return invalid(
             f"row {row}: sequence {int(request.target_sequence[row])} is beyond {limits.SEQUENCE_MAX}"
         )
+    if (refusal := _check_names(request)) is not None:
+        return refusal
     if request.kind in (RecordKind.MOVE, RecordKind.REDRIVE):
         return _check_due(request, settings, now)
     if request.kind == RecordKind.ACK:
@@ -375,6 +377,22 @@ def _check_targets(request: ChangeRequest, settings: TopicSettings, now: Now) ->
     if request.kind == RecordKind.EXTEND:
         return _check_amount(request, limits.LEASE_MS_MIN, limits.LEASE_MS_MAX, "lease")
     return None
+
+
+def _check_names(request: ChangeRequest) -> Refusal | None:
+    most = limits.REQUEST_NAMES_MAX
+    if len(request.target_sequence) <= most:
+        return None
+    keys = (request.target_sequence << np.uint64(16)) | request.target_row
+    ordered = np.sort(keys)
+    at = _first_row(ordered[most:] == ordered[:-most])
+    if at is None:
+        return None
+    row = int(np.flatnonzero(keys == ordered[at])[most])
+    return invalid(
+        f"row {row}: a request names a message at most {most} times, and earlier rows name message"
+        f" {int(request.target_sequence[row])}/{int(request.target_row[row])} so often"
+    )
 
 
 def _check_reasons(request: ChangeRequest) -> Refusal | None:

@@ -348,3 +348,20 @@ def test_what_expires_before_it_can_be_delivered_is_refused() -> None:
     )  # fmt: skip
     request.expires[0] = 1_601
     assert check_change(request, [b"abc"], SETTINGS, NOW) is None
+
+
+@pytest.mark.parametrize("kind", [RecordKind.CANCEL, RecordKind.TRIGGER, RecordKind.ACK, RecordKind.EXTEND])
+def test_a_message_is_named_only_so_often(kind: RecordKind) -> None:
+    """Its rows take effect one after the other: a thousand of them would hold up the broker for 60 ms."""
+    request = named(kind, [1_000] * 40)
+    request.target_sequence = np.array([5, 6, 7, 8] * 10, np.uint64)
+    assert check_change(request, [], SETTINGS, NOW) is None
+    request.target_sequence[:16] = 9
+    assert check_change(request, [], SETTINGS, NOW) is None
+    request.target_sequence[30] = 9
+    assert refusal(request) == (
+        Code.INVALID_REQUEST,
+        "row 30: a request names a message at most 16 times, and earlier rows name message 9/0 so often",
+    )
+    request.target_row = np.arange(40, dtype=np.uint16)
+    assert check_change(request, [], SETTINGS, NOW) is None, "they are of one record, but others"
