@@ -225,6 +225,8 @@ def fault_of_request(request: ChangeRequest) -> str | None:
         fault = _fault_of_keys(request) or _fault_of_once(request) or _fault_of_shared(request)
     if fault is None and request.kind == RecordKind.BODY and not request.shared:
         fault = "a BODY names no body"
+    if fault is None and request.kind == RecordKind.BODY and len(request.size) != len(request.crc):
+        fault = f"a BODY has {len(request.size)} sizes and {len(request.crc)} CRCs"
     if fault is None and request.kind == RecordKind.JOB and request.job_action not in _JOB_ACTIONS:
         fault = f"{request.job_action.name} is not an action of clients"
     if fault is None and request.patient and request.kind != RecordKind.ACK:

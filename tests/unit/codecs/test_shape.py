@@ -56,3 +56,15 @@ def test_the_lengths_of_few_rows_are_right_where_the_rules_say_so(
 
 def fault_of(owner: Record | ChangeRequest) -> str | None:
     return shape.fault_of_record(owner) if isinstance(owner, Record) else shape.fault_of_request(owner)
+
+
+def test_a_body_comes_with_its_size_and_its_crc() -> None:
+    """The broker looks at the CRC wherever there is a size."""
+    request = ChangeRequest(1, RecordKind.BODY, "t", 1, bytes(16), 1, 0, shared=b"s" * 32, shared_size=5)
+    assert shape.fault_of_request(request) is None, "it keeps the body"
+    request.size = np.array([5], np.uint32)
+    assert shape.fault_of_request(request) == "a BODY has 1 sizes and 0 CRCs"
+    request.crc = np.array([7], np.uint32)
+    assert shape.fault_of_request(request) is None
+    request.size = np.array([], np.uint32)
+    assert shape.fault_of_request(request) == "a BODY has 0 sizes and 1 CRCs"
