@@ -32,6 +32,8 @@ PASSED_MAX: Final = 4096
 """Messages of undecided or cancelled jobs that one look takes out of a queue: the next look, at once, goes on."""
 POPS_MAX: Final = 128
 """How often one look asks the queue again because of them: each time costs some 0.1 ms."""
+BATCHES_MAX: Final = 1024
+"""Batches of leases to be pushed; more become one."""
 EXPIRED_REASON: Final = "it was not delivered before it expired"
 """Why a message is dead that nobody has given back."""
 
@@ -244,8 +246,26 @@ class Lane:
         self._enter(slots, self.leases.token[slots], waits)
 
     def _enter(self, slots: Slots, tokens: U64, waits: U64) -> None:
+        if len(self._pending) >= BATCHES_MAX:
+            slots, tokens, waits = self._gathered(slots, tokens, waits)
+            if not len(slots):
+                return
         self._orders += 1
         heappush(self._pending, _Batch(int(waits[0]), self._orders, slots, tokens, waits))
+
+    def _gathered(self, slots: Slots, tokens: U64, waits: U64) -> tuple[Slots, U64, U64]:
+        """Take all batches out, and return their leases and these ones, each once.
+
+        In a pause no batch leaves, and each attach of a consumer brings the leases that it lacks once more.
+        """
+        batches, self._pending = self._pending, []
+        slots = np.concatenate([slots, *(batch.slots for batch in batches)])
+        tokens = np.concatenate([tokens, *(batch.tokens for batch in batches)])
+        waits = np.concatenate([waits, *(batch.waits for batch in batches)])
+        alive = np.flatnonzero(self.leases.same(slots, tokens))
+        alive = alive[np.unique(slots[alive], return_index=True)[1]]
+        alive = alive[np.argsort(waits[alive], kind="stable")]
+        return slots[alive], tokens[alive], waits[alive]
 
     def hold_up(self, slots: Slots) -> None:
         """These are due, but cannot leave now: look again."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dueq.core.delivery.consumers import Consumers
+from dueq.core.delivery.lane import BATCHES_MAX
 from dueq.core.delivery.resending import AGAIN_MAX
 from dueq.core.turn.deadlines import Deadlines
 from dueq.core.turn.metrics import CoreMetrics
+from tests.unit.core.delivery.test_pausing import configure, paused, resumed
 from tests.unit.core.led import Stage, at, keys_in
 
 
@@ -53,5 +55,19 @@ def test_attaches_without_end_while_nothing_may_be_pushed_are_noted_a_bounded_nu
         stage.attach(20, attach=attach)
         stage.tick(20, paused=True)
     assert len(stage.dispatcher._resending.again) <= AGAIN_MAX
+    [again] = stage.run(30)
+    assert keys_in(again) == keys_in(push)
+
+
+def test_attaches_without_end_in_a_pause_leave_a_bounded_number_of_batches() -> None:
+    stage = Stage()
+    stage.attach(0)
+    [push] = [push for keys in [stage.insert([10, 10])] if keys for push in stage.run(10)]
+    configure(stage, 15, paused())
+    for attach in range(2, 2 * BATCHES_MAX):
+        stage.attach(20, attach=attach)
+        assert stage.run(20) == []
+    assert len(stage.dispatcher._lanes[1]._pending) <= BATCHES_MAX
+    configure(stage, 25, resumed())
     [again] = stage.run(30)
     assert keys_in(again) == keys_in(push)
