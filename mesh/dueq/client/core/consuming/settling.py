@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -49,6 +50,8 @@ class Batch:
     """
 
     __slots__ = (
+        "_named",
+        "_named_most",
         "amounts_ms",
         "deliveries",
         "fates",
@@ -70,6 +73,20 @@ class Batch:
         self.reasons: list[str] = []
         self.until_us: list[int] = []
         self.waiters: dict[int, tuple[Waiter, int]] = {}
+        self._named: Counter[Delivery] = Counter()
+        self._named_most = 0
+
+    @property
+    def is_full(self) -> bool:
+        """A request has no room for more: for any message, or for the one that came last."""
+        return len(self.deliveries) >= limits.REQUEST_ROWS_MAX or self._named_most >= limits.REQUEST_NAMES_MAX
+
+    def add(self, delivery: Delivery) -> None:
+        """Add a decision; only an EXTEND names a message more than once."""
+        self.deliveries.append(delivery)
+        if self.kind is RecordKind.EXTEND:
+            self._named[delivery] += 1
+            self._named_most = max(self._named_most, self._named[delivery])
 
     def note(self, event: Settle, until_us: int) -> None:
         """Note what was decided about the deliveries that came last: all of them by this event."""
@@ -170,9 +187,9 @@ class Settling:
                 batch = batches[uid] = self._batch(kind, uid, event.headers)
             if waiter is not None:
                 batch.waiters[len(batch.deliveries)] = (waiter, place)
-            batch.deliveries.append(delivery)
+            batch.add(delivery)
             self._rows += 1
-            if len(batch.deliveries) >= limits.REQUEST_ROWS_MAX:
+            if batch.is_full:
                 batch.note(event, until_us)
                 self._send(self._gathering.pop((kind, uid, event.headers)))
                 del batches[uid]

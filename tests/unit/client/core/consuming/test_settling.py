@@ -311,3 +311,17 @@ def test_acks_and_extensions_by_turns_share_requests() -> None:
     assert [(request.kind, request.rows) for request in sent(effects, ChangeRequest)] == [
         (RecordKind.ACK, 19)
     ]
+
+
+def test_a_message_that_is_extended_over_and_over_at_once_is_named_by_more_than_one_request() -> None:
+    """A leader refuses a request that names one message more often than that."""
+    stage = Stage()
+    attached(stage)
+    [first, second] = delivered(stage, "a", b"x", b"y")
+    for _ in range(2 * limits.REQUEST_NAMES_MAX + 1):
+        stage.step(events.Settle(CONSUMER, RecordKind.EXTEND, [first, second], 40_000))
+    stage.run_until(stage.ms + 10)
+    requests = sent(stage.effects, ChangeRequest)
+    rows = [row for request in requests for row in request.target_row.tolist()]
+    assert sorted(rows) == [0] * 33 + [1] * 33
+    assert max(request.target_row.tolist().count(0) for request in requests) <= limits.REQUEST_NAMES_MAX
