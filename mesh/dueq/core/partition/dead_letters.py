@@ -50,7 +50,8 @@ class DeadLetters:
         if record.sequence == self._last:
             self._busy = False
             self._wait(0, now)
-        elif applied.settings is not None and self._partition.timeline.dead_count:
+        elif applied.settings is not None:
+            # What is dead, or dies next, may be kept for less long: a look that was planned would come too late.
             self._wait(0, now)
         elif applied.died and self._look_at_us is None:
             self._wait(self._partition.timeline.settings.dead_retention_ms, now)

@@ -136,3 +136,18 @@ def test_it_is_looked_at_now_and_then_whatever_the_topic_says(wait_ms: int) -> N
     led.timeline.settings = TopicSettings(dead_retention_ms=wait_ms)
     led.care.applied(Record(RecordKind.NACK, UID, 50, 1, 0), Applied(died=1), at(5))
     assert led.retention.next_us() == (5 + min(wait_ms, DEAD_LOOK_MS)) * 1000
+
+
+def test_what_dies_after_a_change_is_kept_for_no_longer_than_it_says_though_a_later_look_was_planned() -> (
+    None
+):
+    led = Led(0)
+    led.care.begin(at(5))
+    led.timeline.dead_count = 1
+    led.care.applied(Record(RecordKind.NACK, UID, 50, 1, 0), Applied(died=1), at(5))
+    led.timeline.dead_count = 0  # it was redriven
+    led.changed(10, 1_000)
+    led.turn(10)
+    led.timeline.dead_count = 1
+    led.care.applied(Record(RecordKind.NACK, UID, 52, 1, 0), Applied(died=1), at(20))
+    assert led.retention.next_us() == 1_020_000
