@@ -188,7 +188,9 @@ def test_a_creation_whose_answer_was_lost_is_repeated_and_found_done() -> None:
         [p.uid for p in stage.coordinator.topics["made"].partitions] == uids, "nothing was made anew"
     )
     refused = create(stage, admin, 4, b"3", replicas=4)
-    stage.expect(refused.code == Code.INVALID_REQUEST and "3 are alive" in refused.text, f"{refused}")
+    stage.expect(
+        refused.code == Code.INVALID_REQUEST and "4 living brokers, not 3" in refused.text, f"{refused}"
+    )
     stage.finish()
 
 

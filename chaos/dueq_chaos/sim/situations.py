@@ -233,7 +233,10 @@ SITUATIONS: Final = (
     Situation("a push of an earlier attach", Consumer, "pushed",
               lambda c, push, body, link: (push.leader or link.broker_id) in c._leaders.sessions
               and 0 < push.attach < c._leaders.sessions[push.leader or link.broker_id].attach),
-    Situation("a push that overtook another", Session, "saw_push", lambda s, number: number > s.push_seen + 1),
+    Situation("a push that overtook another", Session, "saw_push",
+              lambda s, number, complete: complete and number > s.push_seen + 1),
+    Situation("a push that came before its chunks", Session, "saw_push",
+              lambda s, number, complete: not complete),
     Situation("leases given up after a long silence", Holding, "lose",
               lambda h, deliveries, returning=False: returning and bool(deliveries)),
     Situation("chunks that have outrun their push", Arrivals, "_assembled", lambda a, name, token, size: True),

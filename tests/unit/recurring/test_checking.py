@@ -46,7 +46,7 @@ NOW = 1_774_700_000_000
         (Terms(every_ms=1000, jitter_ms=-1), "jitter is 0 to 86400000 ms, not -1"),
         (Terms(every_ms=1000, missed=101), "missed is 0 to 100 ticks, not 101"),
         (Terms(every_ms=1000, rank=65_536), "rank is 0 to 65535 in a recurrence, not 65536"),
-        (Terms(every_ms=1000, group="a."), "each level of a group has a name"),
+        (Terms(every_ms=1000, group="a."), "the group 'a.' has an empty level"),
         (Terms(every_ms=1000, overlap="queue"), "overlap is one of allow, skip, not 'queue'"),
     ],
 )  # fmt: skip

@@ -115,7 +115,7 @@ def test_topics_that_have_neither_refuse_them(client: Client) -> None:
         client.update_recurrence("p", "r", group="a")
     with pytest.raises(InvalidRequest, match="between 0 and 65535, not 65536"):
         client.update_recurrence("p", "r", rank=65_536)
-    with pytest.raises(InvalidRequest, match="each level of a group has a name"):
+    with pytest.raises(InvalidRequest, match="has an empty level"):
         client.create_recurrence("t", "r", every=60, group="a..b")
     assert json.dumps([info.name for info in client.recurrences("t")]) == "[]"
 

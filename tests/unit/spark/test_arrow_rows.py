@@ -124,7 +124,7 @@ def test_ranks_and_groups_are_taken_from_columns_of_these_names() -> None:
     [
         (-1, "a", "row 1 of Spark partition 4: the rank -1 is not within 0 … 65535"),
         (65_536, "a", "the rank 65536 is not within"),
-        (1, "a..b", "row 1 of Spark partition 4: each level of a group has a name"),
+        (1, "a..b", "row 1 of Spark partition 4: the group 'a..b' has an empty level"),
         (1, "x" * 256, "a group has at most 255 bytes"),
         (1, ".".join("a" * 17), "at most 16 levels, not 17"),
     ],
