@@ -33,6 +33,9 @@ from dueq_codecs.records import U16, U64, JobState, Record, RecordKind
 KEY_NONE: Final = (1 << 64) - 1
 """The key of an id that cannot exist."""
 
+LOOSE_MAX: Final = 64
+"""Lists of rows that memory may forget; more become one."""
+
 NAMES_WAITING: Final = frozenset(
     (
         RecordKind.LEASE,
@@ -220,7 +223,13 @@ class Residency:
             table.free(idle)
         clean = slots[~table.dirty[slots]]
         if len(clean):
-            self._loose.append(clean)
+            self._loosen(clean)
+
+    def _loosen(self, slots: Slots) -> None:
+        """Note what memory may forget one day: what changes nothing brings no checkpoint, after which it would."""
+        self._loose.append(slots)
+        if len(self._loose) > LOOSE_MAX:
+            self._loose = [np.unique(np.concatenate(self._loose))]
 
     def _take_in(self, entries: Entries) -> None:
         """Bring waiting or dead entries of the disk into memory, each once, but for keys that memory knows."""
@@ -388,7 +397,7 @@ class Residency:
         slots = self.table.slots_in(State.WAITING)
         waiting = window.deliverable(self.table.take(slots))
         window.recount(waiting)
-        self._loose.append(slots)
+        self._loosen(slots)
         if job.state != JobState.COMMITTED:
             return NO_ENTRIES
         return waiting.take(np.flatnonzero(waiting["job"] == job.number))
@@ -401,7 +410,7 @@ class Residency:
     def checkpoint_saved(self, slots: Slots) -> None:
         """Note that the checkpoint with these rows is durable."""
         self.table.pins[slots] -= 1
-        self._loose.append(slots)
+        self._loosen(slots)
         self.reads.checkpoint_saved()
         self.resize()
 
@@ -420,7 +429,7 @@ class Residency:
         barred = self.jobs.barred(rows)
         if barred is not None and np.count_nonzero(barred) > self._half:
             self.window.left_out |= set(rows["job"][barred].tolist())
-            self._loose.append(slots[barred])
+            self._loosen(slots[barred])
 
     def _shrink(self) -> None:
         """Make the window smaller when it holds too much (never while a scan relies on its end)."""
@@ -429,7 +438,7 @@ class Residency:
         slots = self.table.slots_in(State.WAITING)
         waiting = self.table.take(slots)
         self.window.shrink(self.window.deliverable(waiting), self._half)
-        self._loose.append(slots)
+        self._loosen(slots)
 
     def _forget(self) -> None:
         """Forget loose rows: those that the disk holds just so, beyond the window, and tombstones of what the
