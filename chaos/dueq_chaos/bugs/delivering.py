@@ -100,7 +100,7 @@ DELIVERING: Final = (
             change(f"{_DISPATCH}.tick", "if lane.act_us <= now.mono_us:", "if True:"),
         ),
         seeds=258,
-        finders=(85,),
+        finders=(86,),
     ),
     Bug(
         "inherited-leases-returned",

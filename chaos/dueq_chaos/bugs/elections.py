@@ -97,7 +97,7 @@ ELECTIONS: Final = (
             ),
         ),
         seeds=2301,
-        finders=(765,),
+        finders=(445,),
     ),
     Bug(
         "unknown-set-taken-for-done",

@@ -23,8 +23,8 @@ PRIORITY: Final = (
         "Within a rank, a message is leased although a sooner one may be only on the disk.",
         "the timeline's own rule: no message overtakes one that may be only on disk",
         (change(f"{_QUEUE}._pop_places", "if rank == unknown and", "if False and"),),
-        seeds=150,
-        finders=(25,),
+        seeds=558,
+        finders=(185,),
     ),
     Bug(
         "window-forgets-ranks",
@@ -168,7 +168,7 @@ PRIORITY: Final = (
             ),
         ),
         seeds=120,
-        finders=(25,),
+        finders=(9,),
     ),
 )
 """All of them."""
