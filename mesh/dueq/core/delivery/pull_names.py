@@ -58,9 +58,9 @@ class PullNames:
         return False
 
     def begins(self, holder: bytes, pull: bytes, life: int, now_us: int) -> None:
-        """A pull begins: another one of its name is over."""
+        """A pull begins: another one of its name is over, unless that one is the later one and this frame was late."""
         last = self._last.pop(holder, None)
-        if last is not None and last.pull != pull:
+        if last is not None and last.pull != pull and not 0 < life < last.life:
             self._followed.note(last.pull, _ALWAYS, now_us)
         self._last[holder] = _Last(pull, life, now_us)
         if len(self._last) > PULL_NAMES_MAX:

@@ -295,6 +295,20 @@ def test_pulls_and_consumers_take_turns() -> None:
     assert sorted((push.consumer_id, len(push.uid)) for push in pushes) == [(ALICE, 10), (PULL, 10)]
 
 
+def test_an_earlier_pull_whose_frame_comes_late_does_not_follow_a_later_one() -> None:
+    """The later one had its answer. It asks again, as it does not have all answers yet."""
+    stage, _ = staged(0)
+    pull(stage, 20, b"q" * 16, holder=NAME, life=9 << 30)
+    stage.run(200)  # nothing has come: it is over
+    pull(stage, 210, holder=NAME, life=(9 << 30) - (50_000 << 12), wait_ms=1_000)
+    pull(stage, 220, b"q" * 16, holder=NAME, life=9 << 30, attach=2, wait_ms=1_000)
+    stage.run(220)
+    assert [end.consumer_id for end in ends(stage) if end.code == Code.UNKNOWN_SESSION] == [PULL]
+    keys = stage.insert([230])
+    (push,) = stage.run(240)
+    assert (push.consumer_id, keys_in(push)) == (b"q" * 16, keys)
+
+
 def test_an_older_replica_keeps_pulls_away() -> None:
     stage, _ = staged(1, level=1)
     pull(stage, 20)
