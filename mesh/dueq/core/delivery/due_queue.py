@@ -22,6 +22,7 @@ from operator import gt
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from dueq.core.ports.entry import NO_ENTRIES, Entries, State, keys_of
 from dueq_codecs.records import U64
@@ -93,8 +94,9 @@ class DueQueue:
         """Enter messages again that were taken out and not leased: their places say that they are next."""
         self.add(entries)
 
-    def pass_over(self, entries: Entries) -> None:
-        """These were taken out and are not delivered: nobody has turns."""
+    def pass_over(self, entries: Entries, passed: npt.NDArray[np.bool_]) -> int:
+        """These were taken out and are not delivered: nobody has turns, so all others stay out."""
+        return len(entries)
 
     def renew(self, entries: Entries) -> None:
         """Forget all places but those of these waiting messages, which are all that may come out."""

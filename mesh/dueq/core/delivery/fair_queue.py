@@ -23,6 +23,7 @@ from itertools import islice
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from dueq.core.delivery.due_queue import KEY_BITS, KEY_MASK, NEVER_MS, SPARE_PLACES
 from dueq.core.delivery.fair_tree import Node
@@ -120,11 +121,24 @@ class FairQueue:
             self._is_ready(leaf, of & _RANK_MASK, wait_at << KEY_BITS | key)
             self._give_turn_back(leaf)
 
-    def pass_over(self, entries: Entries) -> None:
-        """Give their groups the turns back: a group with many of them must not wait for all others after each."""
-        for key in reversed(keys_of(entries).tolist()):
-            leaf = self._given[key]
-            self._discharge(self._leaves.get(leaf.number, leaf))
+    def pass_over(self, entries: Entries, passed: npt.NDArray[np.bool_]) -> int:
+        """Give their groups the turns back: a group with many of them must not wait for all others after each.
+
+        What came out after the first of them is entered again: another may have that turn now.
+        """
+        first = int(np.argmax(passed))
+        rest = entries[first:]
+        columns = (
+            passed[first:].tolist(), group_classes(rest).tolist(), rest["wait_at"].tolist(), keys_of(rest).tolist(),
+        )  # fmt: skip
+        for is_over, of, wait_at, key in reversed(list(zip(*columns, strict=True))):
+            if is_over:  # it is noted as given, so that it does not come out again where it was entered twice
+                leaf = self._given[key]
+                self._discharge(self._leaves.get(leaf.number, leaf))
+            else:
+                place = (of & _RANK_MASK) << _PLACE_BITS | wait_at << KEY_BITS | key
+                self._return(self._given.pop(key), place)
+        return first
 
     def renew(self, entries: Entries) -> None:
         """Forget all places but those of these waiting messages, which are all that may come out. Turns stay."""
@@ -409,13 +423,17 @@ class FairQueue:
         for at in range(len(chosen) - 1, first - 1, -1):
             leaf, place = chosen[at]
             if good[at]:
-                self._is_ready(
-                    again := self._leaf(leaf.number) or leaf, place >> _PLACE_BITS, place & _PLACE_MASK
-                )
-                self._places += 1
-                leaf = again
-            self._discharge(leaf)
+                self._return(leaf, place)
+            else:
+                self._discharge(leaf)
         return rows.take(np.arange(first))
+
+    def _return(self, leaf: Node, place: int) -> None:
+        """Enter a message again that was chosen, and give its group the turn back."""
+        leaf = self._leaf(leaf.number) or leaf
+        self._is_ready(leaf, place >> _PLACE_BITS, place & _PLACE_MASK)
+        self._places += 1
+        self._discharge(leaf)
 
     def _count_used(self) -> None:
         """Count the slots in use of groups that have a limit: derived from the leases, so that none is lost."""

@@ -523,14 +523,14 @@ class Lane:
         passed = over if barred is None else over | barred
         if not passed.any():
             return entries
-        self.queue.pass_over(entries[passed])
+        first = self.queue.pass_over(entries, passed)
         expired = over if barred is None else over & ~barred
         if self._lapsing:
             expired &= np.array([key not in self._lapsing for key in keys_of(entries).tolist()], np.bool_)
         if expired.any():
             self._expired.append(entries[expired])
         self._passed += int(np.count_nonzero(passed & ~expired))
-        return entries[~passed]
+        return entries[:first][~passed[:first]]
 
     def take_expired(self) -> Entries:
         """Return what this look has found to have expired: it is to be ended or put back."""

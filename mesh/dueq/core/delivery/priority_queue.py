@@ -11,6 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from dueq.core.delivery.due_queue import KEY_BITS, KEY_MASK, NEVER_MS, count_below
 from dueq.core.delivery.hot_messages import HotMessages
@@ -62,8 +63,9 @@ class PriorityQueue:
         """Enter messages again that were taken out and not leased: their places say that they are next."""
         self.add(entries)
 
-    def pass_over(self, entries: Entries) -> None:
-        """These were taken out and are not delivered: nobody has turns."""
+    def pass_over(self, entries: Entries, passed: npt.NDArray[np.bool_]) -> int:
+        """These were taken out and are not delivered: nobody has turns, so all others stay out."""
+        return len(entries)
 
     def renew(self, entries: Entries) -> None:
         """Forget all places but those of these waiting messages, which are all that may come out."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, KeysView
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from dueq.core.delivery.due_queue import DueQueue
 from dueq.core.delivery.fair_queue import FairQueue
@@ -49,8 +50,16 @@ class WaitingQueue(Protocol):
         """Enter messages again that were taken out just now and not leased: they are next."""
         ...
 
-    def pass_over(self, entries: Entries) -> None:
-        """These were taken out just now and are not delivered: they cost nobody a turn."""
+    def pass_over(self, entries: Entries, passed: npt.NDArray[np.bool_]) -> int:
+        """Some of what was taken out just now is not delivered; that costs nobody a turn.
+
+        Args:
+            entries: as they came out.
+            passed: which of them are not delivered; at least one.
+
+        Returns:
+            How many of the first stay out. The others are entered again, but for those that are not delivered.
+        """
         ...
 
     def renew(self, entries: Entries) -> None:

@@ -266,6 +266,31 @@ def test_what_is_put_back_has_its_turn_next() -> None:
     assert len(story.queue) == 3 * 9 - 6
 
 
+@pytest.mark.parametrize("credit", range(1, 7))
+def test_what_is_passed_over_gives_no_group_a_turn_before_another(credit: int) -> None:
+    """Messages of other groups came out after it: whose turn these were depends on it."""
+    story = Story()
+    dead = {story.wait("a")[0], story.wait("b")[0]}
+    story.wait("a", 3)
+    story.wait("b", 3)
+    came: list[str] = []
+    while len(story.queue):
+        wanted, again = credit, False
+        while wanted:
+            found = story.queue.pop(NOW, wanted, story.leases.slot_of.keys(), again=again)
+            passed = np.array([key in dead for key in keys_of(found).tolist()], np.bool_)
+            kept = found[~passed]
+            if passed.any():
+                kept = kept[: story.queue.pass_over(found, passed)]
+            story.leases.add(kept, 1, 7, Phase.PROPOSED, NEVER_US)
+            came += [story.groups.name_of(number) or "-" for number in kept["group"].tolist()]
+            wanted -= len(kept)
+            if len(kept) == len(found):
+                break
+            again = True
+    assert " ".join(came) == "a b a b a b"
+
+
 def test_what_is_put_back_last_is_not_forgotten() -> None:
     story = Story()
     story.wait("a")
