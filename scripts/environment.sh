@@ -141,6 +141,12 @@ ensure_chromium() {
         || say "chromium could not be installed: tests of the dashboard in a browser are skipped"
 }
 
+# ensure_curl: with it the manual's examples of HTTP are tested; without it, those blocks are not run.
+ensure_curl() {
+    command -v curl >/dev/null || apt_install curl \
+        || say "curl could not be installed: the manual's examples with curl are not tested"
+}
+
 use_java() {
     JAVA_HOME="$(dirname "$(dirname "$(readlink -f "$1")")")"
     PATH="$JAVA_HOME/bin:$PATH"

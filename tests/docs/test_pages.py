@@ -56,6 +56,8 @@ def mesh(page: Path, tmp_path: Path) -> Iterator[LocalMesh]:
 def command_of(language: str, text: str, folder: Path) -> list[str] | None:
     """Return how a block is run; None: what runs it is not installed."""
     if language == "sh":
+        if "curl " in text and shutil.which("curl") is None:
+            return None
         return ["bash", "-euo", "pipefail", "-c", text]
     if language == "python":
         return [sys.executable, "-c", text]

@@ -133,8 +133,8 @@ FAIR: Final = (
                 'b""',
             ),
         ),
-        seeds=356,
-        finders=(355,),
+        seeds=918,
+        finders=(306,),
     ),
     Bug(
         "group-number-given-again",

@@ -17,7 +17,6 @@ from dueq.core.ports.tables import TableRow
 from dueq.core.state import timeline as timeline_module
 from dueq.core.state.applied import Applied
 from dueq.core.state.dedup import DedupLimits
-from dueq.core.state.residency import LOOSE_MAX
 from dueq.core.state.timeline import Timeline
 from dueq.errors import InvariantViolated, UnknownVersion
 from dueq.limits import CHECKPOINT_MS
@@ -140,16 +139,6 @@ def test_a_message_waits_until_due_or_from_the_stamp_if_that_is_later() -> None:
     assert waiting["wait_at"].tolist() == [NOON + 5, NOON, NOON]
     assert waiting["first"].tolist() == [NOON + 5, NOON, NOON]
     assert waiting["due"].tolist() == [NOON + 5, NOON - 5, 0]
-
-
-def test_records_that_change_nothing_leave_a_bounded_number_of_notes() -> None:
-    """Nothing is to be saved after them, so there is no checkpoint that would have memory forget rows."""
-    story, shelf = Story(), Shelf()
-    rows = story.insert(NOON + 1000).waiting
-    shelf.save(story.timeline)
-    for _ in range(1_000):
-        assert story.request(RecordKind.CANCEL, rows, expected=u64(99)) == [Outcome.CHANGED]
-    assert len(story.timeline._residency._loose) <= LOOSE_MAX
 
 
 def test_the_low_water_mark_is_never_above_the_stamp_nor_above_what_waits() -> None:
