@@ -44,7 +44,7 @@ STANDING: Final = (
             ),
         ),
         seeds=512,
-        finders=(6,),
+        finders=(151,),
     ),
     Bug(
         "stopped-replica-stands",
