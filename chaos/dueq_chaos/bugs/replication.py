@@ -354,11 +354,8 @@ REPLICATION: Final = (
                 "zip(waiting, applied.results)",
             ),
         ),
-        seeds=807,
-        finders=(
-            589,
-            269,
-        ),
+        seeds=2727,
+        finders=(909,),
     ),
 )
 """All of them, in the order of the rules."""
