@@ -13,6 +13,7 @@ from tests.scenarios import test_triggers as triggers
 from tests.sim import test_jobs as jobs
 from tests.unit.client.core.consuming import test_consumer as consumers
 from tests.unit.client.core.consuming import test_settling as settling
+from tests.unit.core.delivery import test_fair_queue as fair_queue
 from tests.unit.core.delivery import test_pulls as pulls
 from tests.unit.core.delivery import test_renewals as renewals
 from tests.unit.core.replication import test_replication as replicas
@@ -47,6 +48,9 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     "older-process-not-waited-for": renewals.test_two_lives_are_not_served_at_once,
     "renewed-after-its-last-attempt": partial(renewals.test_what_was_at_its_last_attempt_is_not_renewed, 1),
     "triggered-message-left-on-the-disk": triggers.test_the_next_leader_finds_what_was_triggered_on_its_disk,
+    "slots-of-ended-leases-stay": (
+        fair_queue.test_a_group_whose_consumers_hold_as_many_as_they_may_is_passed_over_until_a_lease_ends
+    ),
     "renewal-without-its-token": renewals.test_when_the_older_life_is_gone_its_leases_get_new_tokens,
 }
 

@@ -85,14 +85,6 @@ FAIR: Final = (
         finders=(419,),
     ),
     Bug(
-        "slots-of-ended-leases-stay",
-        "A lease that ends by an ack, a nack, an expiry or a cancel keeps its slot.",
-        "limits of concurrency that leak slots until a restart",
-        (change(f"{_QUEUE}._count_used", "[phase != Phase.FREE]", "[:]"),),
-        seeds=1257,
-        finders=(419,),
-    ),
-    Bug(
         "one-message-beyond-the-weight",
         "In its turn, a group gets one message more than its weight.",
         "an off-by-one in a quantum",

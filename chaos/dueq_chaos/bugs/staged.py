@@ -203,5 +203,12 @@ STAGED: Final = (
         ),
         seeds=0,
     ),
+    Bug(
+        "slots-of-ended-leases-stay",
+        "A lease that ends by an ack, a nack, an expiry or a cancel keeps its slot.",
+        "limits of concurrency that leak slots until a restart",
+        (change("core.delivery.fair_queue:FairQueue._count_used", "[phase != Phase.FREE]", "[:]"),),
+        seeds=0,
+    ),
 )
 """All of them; each is found by a scenario, or a unit test (tests/sim_bugs/test_staged_bugs.py says by which)."""
