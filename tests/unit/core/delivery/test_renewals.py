@@ -230,7 +230,7 @@ def test_what_was_to_come_again_to_the_older_life_does_not_come_to_the_newer_und
 
 
 def test_a_lease_that_has_ended_is_not_to_be_renewed_any_more() -> None:
-    """The rate holds its renewal back. What else the newer process has, and lacks, keeps its tokens."""
+    """The rate holds its renewal back. All other leases keep their tokens, also those that the newer process lacks."""
     stage, before, keys = pushed(3)
     stage.leds[1].timeline._live.settings.current = TopicSettings(rate=1, burst=2)
     break_old(stage, 20)
