@@ -136,3 +136,13 @@ def test_an_ack_of_unknown_outcome_is_no_loss_until_it_is_delivered_again() -> N
     assert verdicts(told) == []
     told.delivered(KEY, got(9_500, token=8))
     assert verdicts(told) == ["never finished"]
+
+
+def test_a_recurrence_takes_no_message_back_that_was_pushed_under_the_lease_that_goes_with_it() -> None:
+    released, pushed = History(), History()
+    for told, token in (released, 9), (pushed, 7):
+        told.fired(KEY, b"x", 1_000, 1_000, 0)
+        told.delivered(KEY, got(1_000, token=7))
+        told.taken_back(KEY, token)
+    assert verdicts(released) == []
+    assert verdicts(pushed) == ["taken back, and was delivered"]

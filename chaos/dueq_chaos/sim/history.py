@@ -186,12 +186,16 @@ class History:
         )
         self._open[key] = None
 
-    def taken_back(self, key: MessageKey) -> None:
-        """A recurrence has taken a message back that nobody has been given, nor will be."""
+    def taken_back(self, key: MessageKey, token: int) -> None:
+        """A recurrence has taken a message back, and the lease under this token: nobody was given it, nor will be.
+
+        Earlier leases do not matter: a message that was released or redriven is as if it had never been tried.
+        """
         message = self.messages[key]
         message.cancelled_at_us = 0
-        if message.deliveries:
-            self._wrong.append(f"{name_of(key)}: taken back, and was delivered: {message.deliveries[-1]}")
+        for delivery in message.deliveries:
+            if delivery.token == token:
+                self._wrong.append(f"{name_of(key)}: taken back, and was delivered: {delivery}")
 
     def acked(self, key: MessageKey, at_us: int, token: int = 0) -> None:
         """An ack was confirmed (perhaps before the insert's own answer came, perhaps once more)."""

@@ -65,13 +65,13 @@ class Ledger:
 
     Attributes:
         fired: told of each new message of a recurrence: key, payload, due, the instant in its id and its rank.
-        taken_back: told of each that was taken back.
+        taken_back: told of each that was taken back, and of the token of the lease that it had; 0: it waited.
     """
 
     def __init__(self) -> None:
         self._partitions: dict[int, _Partition] = {}
         self.fired: Callable[[MessageKey, bytes, int, int, int], None] = lambda *message: None
-        self.taken_back: Callable[[MessageKey], None] = lambda key: None
+        self.taken_back: Callable[[MessageKey, int], None] = lambda key, token: None
 
     def _of(self, uid: int) -> _Partition:
         found = self._partitions.get(uid)
@@ -213,8 +213,8 @@ class Ledger:
         deeds = partition.course.after(record, partition.naive, told)
         for key, payload, due_ms, first, rank in deeds.fired:
             self.fired((partition.uid, key >> 16, key & 0xFFFF), payload, due_ms, first, rank)
-        for key in deeds.taken_back:
-            self.taken_back((partition.uid, key >> 16, key & 0xFFFF))
+        for key, token in deeds.taken_back:
+            self.taken_back((partition.uid, key >> 16, key & 0xFFFF), token)
         return f"p{partition.uid}, record {record.sequence}: {deeds.wrong}" if deeds.wrong else ""
 
     def rules_differ(self, uid: int) -> str:

@@ -29,12 +29,12 @@ class Deeds:
 
     Attributes:
         fired: key, payload, due, first instant and rank of each new message.
-        taken_back: keys.
+        taken_back: key of each message that went, and token of the lease that it had; 0: it waited.
         wrong: what must not have happened; "" when nothing has.
     """
 
     fired: list[tuple[int, bytes, int, int, int]] = field(default_factory=list)
-    taken_back: list[int] = field(default_factory=list)
+    taken_back: list[tuple[int, int]] = field(default_factory=list)
     wrong: str = ""
 
 
@@ -43,7 +43,7 @@ class Course:
 
     def __init__(self) -> None:
         self._before: dict[str, tuple[int, int]] = {}  # name -> number, next: before a record
-        self._live: set[int] = set()
+        self._live: dict[int, int] = {}  # key -> token of its lease: before a record
         self._unfinished: set[int] = set()
         self._newest_ms = 0
         self._is_now = (
@@ -57,7 +57,7 @@ class Course:
         if record.kind not in (RecordKind.RECURRENCE, RecordKind.FIRE):
             return
         self._before = {name: (each.number, each.next) for name, each in naive.recurrences.by_name.items()}
-        self._live = set(naive.live)
+        self._live = {key: entry.token for key, entry in naive.live.items()}
         self._unfinished = {entry.recurrence for entry in naive.live.values() if entry.state != State.DEAD}
 
     def after(self, record: Record, naive: Naive, told: Told) -> Deeds:
@@ -67,7 +67,7 @@ class Course:
             for at in range(record.rows):
                 deeds.wrong = deeds.wrong or self._fired(record, at, naive, deeds)
         elif record.kind == RecordKind.RECURRENCE:
-            deeds.taken_back = sorted(self._live - naive.live.keys())
+            deeds.taken_back = sorted((key, self._live[key]) for key in self._live.keys() - naive.live.keys())
             deeds.wrong = self._acted(record, naive) if told.effective else ""
         return deeds
 

@@ -13,7 +13,8 @@ One message per tick: a FIRE takes effect only if its tick is the one waited for
 is after the last one that has a message. Both hold whatever leaders propose, in whatever order.
 
 Some messages are fired ahead of their instants. A record that pauses, changes or deletes a recurrence names them, and
-takes back those that were pushed to no consumer: their ticks count as never fired.
+takes back those that were pushed to no consumer: their ticks count as never fired. A message that was released or
+redriven is as if it had never been pushed.
 """
 
 from __future__ import annotations
