@@ -43,6 +43,8 @@ class ConfiguringUser:
         self._touched: dict[str, None] = {}
         self._open: Counter[str] = Counter()
         """Changes that are asked for and not confirmed."""
+        self._newest: Counter[str] = Counter()
+        """The newest version of a topic's settings that is known to be in force."""
         self._calm = False
 
     # -------------------------------------------------------------- what it does
@@ -137,14 +139,16 @@ class ConfiguringUser:
 
         self._open[topic] += 1
 
-        def in_force() -> None:
+        def in_force(version: int) -> None:
             self._open[topic] -= 1
-            if not self._open[topic] and self.mesh.silences.changes(topic) == number:
-                done()  # nothing else was asked for meanwhile
+            # What was asked for before may have been stored after it.
+            is_newest = version == self._newest[topic] and self.mesh.silences.changes(topic) == number
+            if not self._open[topic] and is_newest:
+                done()
 
         self._store(topic, topic_changes.store(topic, self.client.draw_id(), changes, partitions), in_force)
 
-    def _store(self, topic: str, stored: Call[Document], done: Callable[[], None]) -> None:
+    def _store(self, topic: str, stored: Call[Document], done: Callable[[int], None]) -> None:
         def answered(value: Any, failed: effects.Failed | None) -> None:
             if failed is None:
                 self._await(topic, value, done)
@@ -155,15 +159,17 @@ class ConfiguringUser:
 
         self.client.call(stored.build, _CALL_US, answered)
 
-    def _await(self, topic: str, standing: Document, done: Callable[[], None]) -> None:
-        waiting = topic_changes.in_force(topic, standing["version"], standing["partitions"])
+    def _await(self, topic: str, standing: Document, done: Callable[[int], None]) -> None:
+        version = standing["version"]
+        waiting = topic_changes.in_force(topic, version, standing["partitions"])
 
         def answered(value: Any, failed: effects.Failed | None) -> None:
             if failed is not None:
                 self._again(partial(self._await, topic, standing, done))
             else:
-                self.mesh.world.tell("configurer", f"{topic}: version {standing['version']} is in force")
-                done()
+                self.mesh.world.tell("configurer", f"{topic}: version {version} is in force")
+                self._newest[topic] = max(self._newest[topic], version)
+                done(version)
 
         self.client.call(waiting.build, _CALL_US, answered)
 
