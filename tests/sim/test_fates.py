@@ -1,4 +1,4 @@
-"""The verdict on messages that a consumer has said are dead: under that lease they do not wait again."""
+"""The verdicts on messages that consumers have said are dead, and on the dead that go."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from dueq.core.ports.entry import State
 from dueq_chaos.sim.fates import Fates
 from dueq_chaos.sim.naive_entry import NaiveEntry
-from dueq_codecs.records import Record, RecordKind
+from dueq_codecs.records import JobState, Record, RecordKind, RequestRef
 
 TOKEN, SEQUENCE = 10, 7
 KEY = SEQUENCE << 16
@@ -43,3 +43,24 @@ def test_who_was_said_to_be_dead_does_not_wait_again() -> None:
 )
 def test_what_says_nothing_of_that_is_right(doomed: set[int], unsure: set[int], token: int) -> None:
     assert nacked(doomed, unsure, token) == ""
+
+
+@pytest.mark.parametrize(
+    ("job", "wrong"),
+    [(JobState.COMMITTED, "record 11, a REDRIVE: 7:0 is dead, and goes"), (JobState.CANCELLED, "")],
+    ids=["of a committed job", "of a cancelled job"],
+)
+def test_a_dead_message_that_is_redriven_goes_only_with_its_job(job: JobState, wrong: str) -> None:
+    entry = NaiveEntry(0, 0, SEQUENCE, 0, 0, 0, 0, 0, 0, 1, state=State.DEAD)
+    naive: Any = SimpleNamespace(
+        live={KEY: entry},
+        keys=SimpleNamespace(replaced=()),
+        jobs=SimpleNamespace(state_of=lambda entry: job),
+    )
+    fates = Fates()
+    record = Record(RecordKind.REDRIVE, 1, 11, 1, 0)
+    record.requests = (RequestRef(b"c" * 16, 1, 0, 1),)
+    record.target_sequence, record.target_row = np.array([SEQUENCE], np.uint64), np.array([0], np.uint16)
+    fates.before(record, naive)
+    naive.live.clear()
+    assert fates.after(record, naive) == wrong

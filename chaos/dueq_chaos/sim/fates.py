@@ -150,7 +150,8 @@ class Fates:
             by_leader = not record.requests and not record.name and _is_free(naive, was)
             if by_leader and was.died_at + self._retention_ms > record.stamp:
                 return f"died at {was.died_at}, and is discarded at {record.stamp}"
-            return "" if record.kind == RecordKind.DISCARD else "is dead, and goes"
+            may_go = record.kind == RecordKind.DISCARD or not _is_free(naive, was)
+            return "" if may_go else "is dead, and goes"
         fate.redrives.append(record.sequence)
         fate.dues.append(now.due)
         if record.kind != RecordKind.REDRIVE or now.attempt:
@@ -173,7 +174,8 @@ class Fates:
             return f"is changed by the pass {record.name}, which is not about it: {known.work}"
         if now is None:
             fate.over = fate.over or f"the pass {record.name} has ended it"
-            return "" if known.work["do"] in ("cancel", "purge") else f"is ended by {known.work}"
+            may_end = known.work["do"] in ("cancel", "purge") or not _is_free(naive, was)
+            return "" if may_end else f"is ended by {known.work}"
         fate.dues.append(now.due)
         fate.ranks.append(now.rank)
         if not _is_as_asked(known.work, was, now):
