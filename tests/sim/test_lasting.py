@@ -65,6 +65,22 @@ def test_an_extended_lease_lasts_for_its_new_length() -> None:
     assert lasting.cut_short(expire(12, 10), 40 * S)
 
 
+@pytest.mark.parametrize(("ends_s", "wrong"), [(70, True), (80, False)])
+def test_an_extension_that_is_committed_late_counts_from_when_it_was_asked_for(
+    ends_s: int, wrong: bool
+) -> None:
+    lasting = Lasting()
+    lasting.cut_short(lease(10), 0)
+    extended = record(
+        RecordKind.EXTEND, 11, token=np.array([10], np.uint64), amount_ms=np.array([60_000], np.uint64)
+    )
+    extended.stamp = 20_000
+    lasting.cut_short(extended, 29 * S)
+    ended = expire(12, 10)
+    ended.stamp = ends_s * 1000
+    assert bool(lasting.cut_short(ended, ends_s * S)) is wrong
+
+
 def test_other_leases_end_with_their_sessions() -> None:
     lasting = Lasting()
     lasting.cut_short(lease(10), 0)

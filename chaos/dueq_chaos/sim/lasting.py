@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import inf
+from typing import NamedTuple
+
 import numpy as np
 
 from dueq_codecs.records import Record, RecordKind
@@ -10,12 +13,24 @@ _SLACK_US = 3_000_000
 """How much longer than here it may seem to a leader: commits are seen late, and clocks drift."""
 
 
+class _Lease(NamedTuple):
+    """A detached lease."""
+
+    token: int
+    until_us: int
+    """Its end by true time, counted from when its record was seen to be committed."""
+    until_ms: float
+    """Its end by the leader's clock: an extension counts from when it was asked for, however late it is committed."""
+
+
+_NO_LEASE = _Lease(0, 0, 0)
+
+
 class Lasting:
-    """Until when detached leases last, by true time."""
+    """Until when detached leases last."""
 
     def __init__(self) -> None:
-        self._until: dict[tuple[int, int], tuple[int, int]] = {}
-        """By partition and message: token, and the instant."""
+        self._leases: dict[tuple[int, int], _Lease] = {}  # by partition and message
         self._last: dict[int, int] = {}
 
     def cut_short(self, record: Record, now_us: int) -> str:
@@ -27,20 +42,21 @@ class Lasting:
         if record.kind == RecordKind.LEASE:
             for row, key in enumerate(keys):
                 consumer = int(record.consumer[row])
-                self._until.pop((record.uid, key), None)
+                self._leases.pop((record.uid, key), None)
                 if len(record.detached) and record.detached[consumer]:
                     until_us = now_us + int(record.lease_ms[consumer]) * 1000
-                    self._until[record.uid, key] = record.sequence, until_us
+                    self._leases[record.uid, key] = _Lease(record.sequence, until_us, inf)
         elif record.kind == RecordKind.EXTEND:
             for row, key in enumerate(keys):
-                token, _ = self._until.get((record.uid, key), (0, 0))
-                if token and token == int(record.token[row]):
-                    until_us = now_us + int(record.amount_ms[row]) * 1000
-                    self._until[record.uid, key] = token, until_us
+                token, amount_ms = int(record.token[row]), int(record.amount_ms[row])
+                if token == self._leases.get((record.uid, key), _NO_LEASE).token:
+                    extended = _Lease(token, now_us + amount_ms * 1000, record.stamp + amount_ms)
+                    self._leases[record.uid, key] = extended
         elif record.kind == RecordKind.EXPIRE:
             for row, key in enumerate(keys):
-                token, until_us = self._until.pop((record.uid, key), (0, 0))
-                if token == int(record.token[row]) and now_us < until_us - _SLACK_US:
+                token, until_us, until_ms = self._leases.pop((record.uid, key), _NO_LEASE)
+                is_early = now_us < until_us - _SLACK_US and record.stamp < until_ms - _SLACK_US // 1000
+                if token == int(record.token[row]) and is_early:
                     early_ms = (until_us - now_us) // 1000
                     return f"the detached lease {token} of message {key} was ended {early_ms} ms before its length"
         return ""
