@@ -114,6 +114,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("version", "Q"),
         Text("document"),
         Scalar("partitions", "I"),
+        Scalar("uid", "I"),
     ),
     Kind.INSPECT_REQUEST: Layout(
         m.InspectRequest,

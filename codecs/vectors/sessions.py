@@ -55,6 +55,10 @@ def sessions() -> dict[str, tuple[m.Message, list[bytes]]]:
             m.UpdateTopicRequest(3, CLIENT, "flights", 2, '{"paused":true}', 12),
             [],
         ),
+        "update_topic_request_uid": (
+            m.UpdateTopicRequest(3, CLIENT, "flights", 2, '{"paused":true}', 0, 12),
+            [],
+        ),
         "metadata_reply_settings": (
             m.MetadataReply(
                 1,

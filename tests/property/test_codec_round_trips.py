@@ -368,7 +368,7 @@ BETWEEN_CLIENT_AND_BROKER: dict[Kind, st.SearchStrategy[Any]] = {
         st.builds(m.CreateTopicRequest, u64, ids, texts, texts, u32, u32, u32, u64, u64, flags, texts)
     ),
     Kind.DELETE_TOPIC_REQUEST: alone(st.builds(m.DeleteTopicRequest, u64, texts, u32)),
-    Kind.UPDATE_TOPIC_REQUEST: alone(st.builds(m.UpdateTopicRequest, u64, ids, texts, u64, texts, u32)),
+    Kind.UPDATE_TOPIC_REQUEST: alone(st.builds(m.UpdateTopicRequest, u64, ids, texts, u64, texts, u32, u32)),
     Kind.INSPECT_REQUEST: alone(st.builds(m.InspectRequest, u64, texts, texts, u32, texts)),
     Kind.REPLY: alone(st.builds(m.Reply, u64, codes, texts, texts, u32)),
     Kind.CHANGE_REQUEST: changes(),

@@ -6,8 +6,8 @@ import flatbuffers
 from flatbuffers.compat import import_numpy
 np = import_numpy()
 
-# Change a topic's settings, if their version is still this one. document: JSON. Kind 10; update_id: 16 bytes, by
-# which a repeated update recognises its work.
+# Change a topic's settings, if their version is still this one, and its first partition, too (0: whatever topic has
+# the name). document: JSON. Kind 10; update_id: 16 bytes, by which a repeated update recognises its work.
 class UpdateTopicRequest(object):
     __slots__ = ['_tab']
 
@@ -88,8 +88,15 @@ class UpdateTopicRequest(object):
             return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
         return 0
 
+    # UpdateTopicRequest
+    def Uid(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(16))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
 def UpdateTopicRequestStart(builder):
-    builder.StartObject(6)
+    builder.StartObject(7)
 
 def Start(builder):
     UpdateTopicRequestStart(builder)
@@ -136,6 +143,12 @@ def UpdateTopicRequestAddPartitions(builder, partitions):
 def AddPartitions(builder, partitions):
     UpdateTopicRequestAddPartitions(builder, partitions)
 
+def UpdateTopicRequestAddUid(builder, uid):
+    builder.PrependUint32Slot(6, uid, 0)
+
+def AddUid(builder, uid):
+    UpdateTopicRequestAddUid(builder, uid)
+
 def UpdateTopicRequestEnd(builder):
     return builder.EndObject()
 
@@ -158,6 +171,7 @@ class UpdateTopicRequestT(object):
         version = 0,
         document = None,
         partitions = 0,
+        uid = 0,
     ):
         self.requestId = requestId  # type: int
         self.updateId = updateId  # type: Optional[List[int]]
@@ -165,6 +179,7 @@ class UpdateTopicRequestT(object):
         self.version = version  # type: int
         self.document = document  # type: Optional[str]
         self.partitions = partitions  # type: int
+        self.uid = uid  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -199,6 +214,7 @@ class UpdateTopicRequestT(object):
         self.version = updateTopicRequest.Version()
         self.document = updateTopicRequest.Document()
         self.partitions = updateTopicRequest.Partitions()
+        self.uid = updateTopicRequest.Uid()
 
     # UpdateTopicRequestT
     def Pack(self, builder):
@@ -224,5 +240,6 @@ class UpdateTopicRequestT(object):
         if self.document is not None:
             UpdateTopicRequestAddDocument(builder, document)
         UpdateTopicRequestAddPartitions(builder, self.partitions)
+        UpdateTopicRequestAddUid(builder, self.uid)
         updateTopicRequest = UpdateTopicRequestEnd(builder)
         return updateTopicRequest

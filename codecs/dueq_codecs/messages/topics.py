@@ -106,8 +106,9 @@ class DeleteTopicRequest:
 class UpdateTopicRequest:
     """Change a topic's settings, if their version is still the one that is named.
 
-    The answer is OK where the version has moved on, too. Its document says how the topic stands: JSON with the
-    "version" of its settings, the "update" that made it, and the uids of its "partitions".
+    The answer is OK, too, where the version has moved on, or another topic has the name. Its document says how the
+    topic of that name stands: JSON with the "version" of its settings, the "update" that made it, and the uids of its
+    "partitions".
     """
 
     request_id: int
@@ -120,6 +121,8 @@ class UpdateTopicRequest:
     """JSON: new values by the settings' names."""
     partitions: int = 0
     """How many the topic is to have; 0: as many as it has."""
+    uid: int = 0
+    """Of the topic's first partition; 0: whatever topic has the name."""
 
 
 @dataclass(slots=True)

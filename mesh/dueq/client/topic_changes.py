@@ -156,8 +156,11 @@ def store(
     With `if_version` nothing is stored if the settings are of another version. Then "update" is that of another change.
     """
     name, document = arguments.topic_name(topic), json.dumps(changes)
+    named: list[int] = []
     return Call(
-        lambda call, at: events.UpdateTopic(call, at, update_id, name, document, partitions, if_version),
+        lambda call, at: events.UpdateTopic(
+            call, at, update_id, name, document, partitions, if_version, named
+        ),
         lambda standing: standing,
     )
 

@@ -199,7 +199,8 @@ class Topics:
     def update(self, route: Route, request: UpdateTopicRequest, known: Topic) -> Refusal | None:
         """Order a change of a topic; answered with how it stands then, changed or not."""
         version, update = known.settings.version, request.update_id.hex()
-        if version > request.version or known.has_stored(update):
+        another = request.uid not in (0, known.uid)
+        if another or version > request.version or known.has_stored(update):
             self._ctx.reply(route, Reply(request.request_id, Code.OK, document=_standing(known, update)))
             return None
         try:

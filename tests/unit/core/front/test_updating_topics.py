@@ -47,9 +47,9 @@ def broker(level: int = 2, partitions: int = 2, earlier: tuple[str, ...] = ()) -
 
 
 def asked(
-    core: BrokerCore, document: str = '{"paused":true}', version: int = 1, partitions: int = 0
+    core: BrokerCore, document: str = '{"paused":true}', version: int = 1, partitions: int = 0, uid: int = 0
 ) -> list[Effect]:
-    request = UpdateTopicRequest(5, MINE, "t", version, document, partitions)
+    request = UpdateTopicRequest(5, MINE, "t", version, document, partitions, uid)
     return core.step([ClientFrameReceived(Route(b"client"), request, [])], NOW)
 
 
@@ -77,6 +77,25 @@ def test_it_orders_the_next_version_and_says_how_the_topic_stands() -> None:
 def test_an_older_version_is_answered_with_the_present_one() -> None:
     reply = answered(asked(broker(), version=0))
     assert (reply.code, json.loads(reply.document)["version"]) == (Code.OK, 1)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("uid", [3, 5, 9])
+def test_a_change_of_another_topic_of_the_name_is_answered_with_the_one_that_there_is(
+    version: int, uid: int
+) -> None:
+    """No two topics have the same first partition."""
+    effects = asked(broker(), version=version, uid=uid)
+    assert not [effect for effect in effects if isinstance(effect, Coordinate)]
+    reply = answered(effects)
+    assert (reply.code, json.loads(reply.document)) == (
+        Code.OK,
+        {"version": 1, "update": "a" * 32, "partitions": [4, 5]},
+    )
+
+
+def test_a_change_that_names_the_topic_is_ordered() -> None:
+    assert ordered(asked(broker(), uid=4)).settings.paused
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

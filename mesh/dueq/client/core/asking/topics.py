@@ -14,7 +14,7 @@ from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
 from dueq.client.core.links.refusals import FINAL, error_of
 from dueq.client.core.ports.events import Connect, CreateTopic, DeleteTopic, FetchTopics, UpdateTopic
-from dueq.errors import Disconnected, DueqError, OutcomeUnknown
+from dueq.errors import Disconnected, DueqError, OutcomeUnknown, TopicNotFound
 from dueq_codecs.messages import (
     ClientMessage,
     Code,
@@ -229,25 +229,57 @@ class Topics:
         return any(self._directory.is_past(topic) for topic in answer.topics)
 
     def update(self, event: UpdateTopic) -> None:
-        """Store a change, on top of the version that the topic has by then, or only of the one that is named."""
+        """Store a change, on top of the version that the topic has by then, or only of the one that is named.
+
+        It is a change of the topic that the client knows by this name, or of the one that the first answer names. If
+        another one has the name after a silence, nobody can say whether the change was stored before.
+        """
         effect = f"the change of topic {event.topic!r} may or may not have been stored"
         question = self.question(event.call, event.deadline_us, effect)
         update, version = event.update_id.hex(), event.if_version or 0
+        named, repeats, silent_before = event.named, bool(event.named), 0
+        known = self._directory.get(event.topic)
+        if known is not None and not named:
+            named[:] = known.uids[:1]
 
         def build(request: int) -> UpdateTopicRequest:
+            uid = named[0] if named else NO_UID
             return UpdateTopicRequest(
-                request, event.update_id, event.topic, version, event.document, event.partitions
+                request, event.update_id, event.topic, version, event.document, event.partitions, uid
             )
 
         def answered(answer: Answer) -> None:
-            nonlocal version
+            nonlocal version, silent_before
+            assert question.request is not None
             if answer.code is Code.TOPIC_NOT_FOUND:
+                question.refused += 1
                 question.not_found(answer)
                 return
             standing = _standing(answer)
-            if standing is None or (standing["version"] == version and standing["update"] != update):
-                question.again(BACK_OFF_US)  # it cannot be read, or the broker had not heard of that version
-            elif standing["update"] == update or event.if_version is not None:
+            if standing is None:
+                question.again(BACK_OFF_US)
+                return
+            if standing["update"] == update:
+                self._directory.refresh(event.topic)
+                self._calls.complete(event.call, standing)
+                return
+            question.refused += 1
+            silent = question.request.attempts - question.refused
+            there = standing["partitions"][:1]
+            if named and there < named:
+                question.again(BACK_OFF_US)  # the broker has not heard of the topic that is meant
+            elif there != named:
+                if named and (repeats or silent != silent_before):
+                    self._directory.forget(event.topic)
+                    text = f"topic {event.topic!r} was deleted, and another one has its name since"
+                    self._calls.fail(event.call, TopicNotFound(text))
+                    return
+                named[:], silent_before = there, silent
+                version = standing["version"] if event.if_version is None else event.if_version
+                question.again(0)
+            elif standing["version"] == version:
+                question.again(BACK_OFF_US)  # it had not heard of that version
+            elif event.if_version is not None:
                 self._directory.refresh(event.topic)
                 self._calls.complete(event.call, standing)
             else:

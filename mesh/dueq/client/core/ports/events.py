@@ -101,6 +101,8 @@ class UpdateTopic:
         document: JSON, new values by the settings' names.
         partitions: how many the topic is to have; 0: as many as it has.
         if_version: of the settings that are to be changed: if they are of another one, nothing is; None: of any.
+        named: the first uid of the topic that is meant, once it is known. A repetition of the call has the same list,
+            and so means the same topic.
     """
 
     call: int
@@ -110,6 +112,7 @@ class UpdateTopic:
     document: str
     partitions: int = 0
     if_version: int | None = None
+    named: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
