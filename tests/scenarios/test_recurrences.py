@@ -157,3 +157,18 @@ def test_ticks_that_come_while_the_clock_is_measured_are_not_missed(monkeypatch:
         stage.expect(known(stage, name).skipped == 0, f"{name} has left none out")
         acted(stage, hand, name, action="delete")
     stage.finish()
+
+
+def test_what_an_update_adds_counts_beside_the_payload_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it is in memory."""
+    stage = Stage()
+    hand = stage.hand("user")
+    acted(stage, hand, "r", action="create", every_ms=60_000, payload="abcd" * 1_000)
+    table = stage.replica(stage.leader).timeline.recurrences
+    monkeypatch.setattr(limits, "RECURRENCES_BYTES_MAX", table.bytes + 500)
+    headers = {"a": "b" * 600}
+    refused = stage.answered(hand.recur(stage.leader, "r", action="update", headers=headers))
+    stage.expect(refused.codes == [Code.TOO_MANY_RECURRENCES], f"{refused.codes}")
+    shorter = acted(stage, hand, "r", action="update", headers=headers, payload="abcd")
+    stage.expect(shorter == Outcome.DONE, "with a shorter payload there is room")
+    stage.finish()

@@ -128,10 +128,8 @@ class Recurrences:
                 return invalid(str(error))
         if wish.action == CREATE and known is None and len(table) >= limits.RECURRENCES_MAX:
             return _full(f"{len(table)} recurrences, no more", self._partition)
-        before = known.weight if known is not None else 0
-        more = len(wish.name) + len(packed(wish.terms)) + len(wish.payload or b"")
-        grows = wish.action == UPDATE if known is not None else wish.action == CREATE
-        if grows and more > before and table.bytes + more - before > limits.RECURRENCES_BYTES_MAX:
+        more = _growth(wish, known)
+        if more > 0 and table.bytes + more > limits.RECURRENCES_BYTES_MAX:
             return _full(
                 f"{table.bytes} bytes of recurrences, {limits.RECURRENCES_BYTES_MAX} at most", self._partition
             )
@@ -328,6 +326,21 @@ def _look_at_ms(recurrence: Recurrence) -> int:
 
 def _terms_after(known: Recurrence, wish: Wish) -> Terms:
     return terms_of(packed(changed(unpacked(known.document), wish.terms)))
+
+
+def _growth(wish: Wish, known: Recurrence | None) -> int:
+    """Return how many bytes more recurrences weigh once a wish is granted; the name of a shared body is not counted."""
+    if known is None:
+        return (
+            len(wish.name) + len(packed(wish.terms)) + len(wish.payload or b"")
+            if wish.action == CREATE
+            else 0
+        )
+    if wish.action != UPDATE:
+        return 0
+    terms = packed(changed(unpacked(known.document), wish.terms))
+    payload = known.payload if wish.payload is None else wish.payload
+    return len(terms) - len(known.document) + len(payload) - len(known.payload)
 
 
 def _fill(record: Record, rows: list[_Row], payloads: list[bytes]) -> bytes:
