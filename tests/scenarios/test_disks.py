@@ -291,6 +291,37 @@ def test_a_full_disk_refuses_a_message_of_a_recurrence_that_is_wanted_now() -> N
     stage.finish()
 
 
+def test_a_full_disk_refuses_recurrences_that_bring_something() -> None:
+    """Their terms and payloads are stored, as what an insert brings is."""
+    stage = Stage()
+    hand = stage.hand("user")
+    terms = {"every_ms": FAR_MS, "start_ms": stage.now_ms + FAR_MS}
+    stage.settled(hand, hand.recur("b1", "r", action="create", payload="YWJj", **terms))
+    stage.doors["b1"].pass_on(StorePressure("disk_full", False))
+    stage.run_ms(5)
+    for name, change in (
+        ("other", {"action": "create", **terms}),
+        ("r", {"action": "create", **terms}),
+        ("r", {"action": "update", "payload": "ZGVm"}),
+        ("r", {"action": "update", "headers": {"a": "b"}}),
+    ):
+        refused = stage.answered(hand.recur("b1", name, **change))
+        stage.expect(refused.codes == [Code.DISK_FULL], f"{change}: {refused.codes}")
+    for change in (
+        {"action": "update", "payload": ""},
+        {"action": "update", "every_ms": FAR_MS + 1},
+        {"action": "pause"},
+        {"action": "resume"},
+        {"action": "delete"},
+    ):
+        taken = stage.settled(hand, hand.recur("b1", "r", **change))
+        stage.expect(taken.outcomes == [Outcome.DONE], f"{change}: {taken.outcomes}")
+    stage.doors["b1"].pass_on(StorePressure("", False))
+    taken = stage.settled(hand, hand.recur("b1", "other", action="create", **terms))
+    stage.expect(taken.outcomes == [Outcome.DONE], "it is taken when there is room")
+    stage.finish()
+
+
 def test_compactions_that_fall_behind_refuse_inserts_long_before_they_stall_acks() -> None:
     """S3. One thread compacts for both databases and stops all writes at 12 files: inserts are refused at six."""
     assert judge(5, None).inserts_refused == ""

@@ -129,6 +129,10 @@ class Recurrences:
         if wish.action == CREATE and known is None and len(table) >= limits.RECURRENCES_MAX:
             return _full(f"{len(table)} recurrences, no more", self._partition)
         more = _growth(wish, known)
+        if wish.action == CREATE or wish.payload or more > 0:
+            full = check_store(self._ctx.inserts_refused)  # what it brings is logged and stored
+            if full is not None:
+                return full
         if more > 0 and table.bytes + more > limits.RECURRENCES_BYTES_MAX:
             return _full(
                 f"{table.bytes} bytes of recurrences, {limits.RECURRENCES_BYTES_MAX} at most", self._partition
