@@ -8,18 +8,28 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from typing import Final
 
 import numpy as np
 
 from dueq.core.replication.log_weight import LogWeight
 from dueq.errors import invariant
-from dueq_codecs.records import LogEntry
+from dueq_codecs.records import LogEntry, Record
+
+_WORDS_BYTES: Final = 1024
+"""Texts of a record that the other numbers stand for: most records have shorter ones, or none."""
+
+
+def _long_texts(record: Record) -> int:
+    """Return roughly how many bytes of texts a record has beyond a few: a recurrence has its payload there."""
+    words = len(record.document) + sum(map(len, record.groups)) + sum(map(len, record.reasons))
+    return max(words - _WORDS_BYTES, 0)
 
 
 def entry_bytes(entry: LogEntry) -> int:
     """Return roughly what an entry weighs on the wire and on disk."""
     record = entry.record
-    return len(entry.body) + 24 * record.rows + 48 * len(record.requests) + 128
+    return len(entry.body) + 24 * record.rows + 48 * len(record.requests) + _long_texts(record) + 128
 
 
 def kept_bytes(entry: LogEntry) -> int:
@@ -36,7 +46,8 @@ def resident_bytes(entry: LogEntry) -> int:
     for each row. A barrier weighs less.
     """
     record = entry.record
-    return len(entry.body) + 48 * record.rows + 256 * len(record.requests) + 2048
+    texts = 2 * _long_texts(record)  # encoded, too
+    return len(entry.body) + 48 * record.rows + 256 * len(record.requests) + texts + 2048
 
 
 class ReplicaLog:

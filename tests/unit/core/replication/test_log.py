@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +53,24 @@ def test_uploads_count_in_what_a_log_keeps_on_the_disk() -> None:
         log.append(LogEntry(record, b"p" * 100))
     assert log.trimmable(100, retain_bytes=3_500_000) == 8
     assert log.cached_bytes < 100_000, "they are not in memory"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{"document": "d" * 80_000}, {"groups": ("g" * 250,) * 320}, {"reasons": ("r" * 1_000,) * 80}],
+    ids=list,
+)
+def test_texts_count_in_what_a_log_keeps(words: dict[str, Any]) -> None:
+    """The payload of a recurrence, groups and reasons: by the rest alone a log would keep gigabytes of them."""
+    log = ReplicaLog()
+    for sequence in range(1, 11):
+        record = Record(RecordKind.RECURRENCE, 1, sequence, 1, 0, **words)
+        log.append(LogEntry(record))
+    assert log.trimmable(100, retain_bytes=250_000) == 8
+    assert log.cached_bytes > 10 * 80_000
+    assert len(log.read(1, 250_000)) == 3
+    log.shrink_cache(keep_from=11, bytes_max=0)
+    assert log.cached_bytes == 0
 
 
 def test_only_the_oldest_entries_leave_memory_and_none_that_is_still_needed() -> None:
