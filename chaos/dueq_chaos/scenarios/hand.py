@@ -279,10 +279,11 @@ class Hand:
         *,
         amounts_ms: list[int] | None = None,
         patient: bool = False,
+        document: str = "",
     ) -> Request:
         """Ack, nack, extend or release leases of one partition, one attempt."""
         change = self._naming(kind, pushes, "", 0)
-        change.patient = patient
+        change.patient, change.document = patient, document
         change.token = np.array([pushed.token for pushed in pushes], np.uint64)
         if amounts_ms is not None:
             change.amount_ms = np.array(amounts_ms, np.uint64)

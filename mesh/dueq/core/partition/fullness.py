@@ -7,14 +7,42 @@ from dueq.core.partition.requests import Refusal
 from dueq.core.ports.names import NO_HASH, hashes_of
 from dueq.core.state.timeline import Timeline
 from dueq_codecs.messages import ChangeRequest, Code
-from dueq_codecs.records import RecordKind
+from dueq_codecs.records import Record, RecordKind
 
 _RETRY_MS = 1000
 
 
-def fullness(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
+class UnderWay:
+    """What requests that were taken and are not applied yet would have a partition keep of single messages.
+
+    Their records are short for what comes of them: thousands of triggered messages, or headers for each row of a NACK.
+
+    Attributes:
+        triggered: messages.
+        heading_bytes: of replaced headers.
+    """
+
+    def __init__(self) -> None:
+        self.triggered = self.heading_bytes = 0
+
+    def begin(self, request: ChangeRequest) -> None:
+        """A request was taken."""
+        self._count(request, 1)
+
+    def end(self, record: Record) -> None:
+        """The record of some of them was applied."""
+        self._count(record, -1)
+
+    def _count(self, what: ChangeRequest | Record, times: int) -> None:
+        if what.kind == RecordKind.TRIGGER:
+            self.triggered += times * what.rows
+        elif what.kind == RecordKind.NACK and what.document:
+            self.heading_bytes += times * what.rows * len(what.document.encode())
+
+
+def fullness(timeline: Timeline, request: ChangeRequest, under_way: UnderWay) -> Refusal | None:
     """Return why a partition has no room for a request, or None; unique keys apart."""
-    return _of_names(timeline, request) or _of_rows(timeline, request)
+    return _of_names(timeline, request) or _of_rows(timeline, request, under_way)
 
 
 def fullness_of_names(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
@@ -60,18 +88,19 @@ def _of_names(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
     return None
 
 
-def _of_rows(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
+def _of_rows(timeline: Timeline, request: ChangeRequest, under_way: UnderWay) -> Refusal | None:
     """Refuse a request that would have too much remembered of single messages: triggers, or new headers."""
     uid = timeline.uid
     if request.kind == RecordKind.TRIGGER:
-        count = len(timeline.triggered)
+        count = len(timeline.triggered) + under_way.triggered
         if count + request.rows > limits.TRIGGERED_MAX:
             return _busy(
                 f"{count} triggered messages of partition {uid} wait for consumers, and {limits.TRIGGERED_MAX} may:"
                 f" {request.rows} are too many"
             )
     if request.kind == RecordKind.NACK and request.document:
-        kept, more = timeline.headings.size, request.rows * len(request.document.encode())
+        kept = timeline.headings.size + under_way.heading_bytes
+        more = request.rows * len(request.document.encode())
         if kept + more > limits.HEADINGS_BYTES_MAX:
             return _busy(
                 f"partition {uid} keeps {kept} bytes of replaced headers, and may keep {limits.HEADINGS_BYTES_MAX}:"

@@ -27,7 +27,7 @@ from dueq.core.partition.contents import Contents
 from dueq.core.partition.dead_letters import DeadLetters
 from dueq.core.partition.filling import Filling
 from dueq.core.partition.filtered_walk import FilteredWalk
-from dueq.core.partition.fullness import fullness, fullness_of_names
+from dueq.core.partition.fullness import UnderWay, fullness, fullness_of_names
 from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.levels import Levels
 from dueq.core.partition.lookups import Lookups, Then, ThenNames, message_document
@@ -217,9 +217,9 @@ class Partition:
         """Return the messages that a record names, as they are now; state ABSENT for those not in memory."""
         return self.timeline.rows((record.target_sequence << np.uint64(16)) | record.target_row)
 
-    def fullness(self, request: ChangeRequest) -> Refusal | None:
+    def fullness(self, request: ChangeRequest, under_way: UnderWay) -> Refusal | None:
         """Return why there is no room for what a request would have this replica keep, or None."""
-        return fullness(self.timeline, request)
+        return fullness(self.timeline, request, under_way)
 
     def fullness_of_names(self, request: ChangeRequest) -> Refusal | None:
         """Return why there is no room for more unique keys, if a request has any; or None."""

@@ -19,7 +19,7 @@ from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.partition.awaited import Awaited, AwaitedRequests
 from dueq.core.partition.back_off import decide, delays, reasons
-from dueq.core.partition.fullness import names_of
+from dueq.core.partition.fullness import UnderWay, names_of
 from dueq.core.partition.lookups import ThenNames
 from dueq.core.partition.recurrences import Recurrences
 from dueq.core.partition.requests import Refusal, check_store, invalid
@@ -92,7 +92,7 @@ class ProposingPartition(EndOfTurn, Protocol):
         """Return the messages that a record names, as they are now; state ABSENT for those not in memory."""
         ...
 
-    def fullness(self, request: ChangeRequest) -> Refusal | None:
+    def fullness(self, request: ChangeRequest, under_way: UnderWay) -> Refusal | None:
         """Return why there is no room for what a request would have the partition keep, or None."""
         ...
 
@@ -138,6 +138,7 @@ class Proposals:
         # (sequence, bytes in memory) of the uncommitted records, and the sum.
         self._weights: deque[tuple[int, int]] = deque()
         self._uncommitted_bytes = 0
+        self._under_way = UnderWay()
         self._looking = 0  # requests whose names are looked up
 
     # -------------------------------------------------------------- requests
@@ -185,6 +186,7 @@ class Proposals:
             if request.kind == RecordKind.EXTEND:  # at once: an EXPIRE may be made before its record
                 keys = (request.target_sequence << np.uint64(16)) | request.target_row
                 self._dispatcher.extending(self._uid, keys, request.token, request.amount_ms, now)
+            self._under_way.begin(request)
             self._gather(request, now)
             self._queue.append(_Queued(self._awaited.begin(route, request), request, body))
         return refusal
@@ -219,7 +221,7 @@ class Proposals:
                 " runs an older version",
                 1000,
             )
-        if (full := self._partition.fullness(request)) is not None:
+        if (full := self._partition.fullness(request, self._under_way)) is not None:
             return full
         bound = limits.UNCOMMITTED_BYTES_MAX if insert else 2 * limits.UNCOMMITTED_BYTES_MAX
         if self._uncommitted_bytes > bound or len(self._queue) > limits.RECORD_ROWS_MAX:
@@ -390,6 +392,7 @@ class Proposals:
         waiting = self._waiting.pop(record.sequence, None)
         if waiting is None:
             return
+        self._under_way.end(record)
         for awaited, result in zip(waiting, applied.results, strict=True):
             for route, request_id in self._awaited.end(awaited):
                 self._ctx.reply(route, self._answer(request_id, result))
@@ -410,6 +413,7 @@ class Proposals:
         self._ctx.gathering.leave(self._uid)
         self._weights.clear()
         self._uncommitted_bytes = 0
+        self._under_way = UnderWay()
         self._windows.clear()
 
     def _reply_code(self, awaited: Awaited, code: Code, text: str) -> None:

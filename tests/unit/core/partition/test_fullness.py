@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dueq import limits
-from dueq.core.partition.fullness import fullness, fullness_of_names, names_of
+from dueq.core.partition.fullness import UnderWay, fullness, fullness_of_names, names_of
 from dueq.core.ports.names import hashes_of
 from dueq_codecs.messages import ChangeRequest, Code
 from dueq_codecs.records import RecordKind
@@ -70,9 +70,9 @@ CASES = {
 @pytest.mark.parametrize("bound", CASES)
 def test_what_is_too_much_is_refused_for_a_while(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     timeline, request, text = CASES[bound]
-    assert fullness(timeline, request) is None
+    assert fullness(timeline, request, UnderWay()) is None
     monkeypatch.setattr(limits, bound, 2)
-    refusal = fullness(timeline, request)
+    refusal = fullness(timeline, request, UnderWay())
     assert refusal is not None
     assert refusal.code is Code.BUSY
     assert text in refusal.text
@@ -109,4 +109,4 @@ def test_the_idempotency_key_is_looked_for_first() -> None:
 def test_what_is_kept_already_takes_no_room(known: ChangeRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     for bound in ("BODIES_MAX", "GROUPS_MAX", "JOBS_MAX", "PASSES_MAX"):
         monkeypatch.setattr(limits, bound, 1)
-    assert fullness(names(bodies="a", groups="a", jobs="a", passes="a"), known) is None
+    assert fullness(names(bodies="a", groups="a", jobs="a", passes="a"), known, UnderWay()) is None
