@@ -49,7 +49,8 @@ RANK_MAX: Final = (1 << 16) - 1
 """Largest rank of a message; the smallest is 0, and comes first."""
 
 GROUPS_MAX: Final = 1 << 18
-"""Groups of one partition that have messages or settings: all of them are in memory. Four partitions have a million."""
+"""Groups of one partition that have messages or settings: all of them are in memory. Four partitions have a million.
+Inserts that wait for their commit are not counted: they may bring some 350,000 more, one for 48 bytes of what waits."""
 NAMES_MAX: Final = 200_000_000
 """Unique keys of one partition, borne or remembered: they lie on the disk. Beyond that new ones get Busy."""
 NAMES_LOOKED_UP_MAX: Final = 64
@@ -127,7 +128,8 @@ TRIGGERED_MAX: Final = 4096
 
 # Shared bodies (in one partition)
 BODIES_MAX: Final = 1024
-"""Most shared bodies that a partition keeps; beyond that new ones get Busy."""
+"""Most shared bodies that a partition keeps; beyond that new ones get Busy. Those that wait for their commit are not
+counted: they may bring some 14,000 more, of 32 MiB together."""
 BODY_BYTES_MAX: Final = 224 << 10
 """Longest shared body: with key and headers before it, it is still no upload."""
 BODY_GRACE_MS: Final = 3_600_000
@@ -135,7 +137,8 @@ BODY_GRACE_MS: Final = 3_600_000
 
 # Jobs (in one partition)
 JOBS_MAX: Final = 4096
-"""Most jobs that a partition knows; beyond that inserts of new jobs get Busy."""
+"""Most jobs that a partition knows; beyond that inserts of new jobs get Busy. Those that wait for their commit are not
+counted: they may bring some 14,000 more, one for each record."""
 JOBS_SHOWN_MAX: Final = 20_000
 """Most jobs in one answer: it has to fit a frame."""
 JOB_ID_BYTES_MAX: Final = 1024
@@ -292,6 +295,8 @@ APPEND_WINDOW_RECORDS: Final = 512
 BALANCE_CALM_MS: Final = 60_000
 """Time without a change among the brokers after which leaderships begin to go back to the preferred brokers."""
 UNCOMMITTED_BYTES_MAX: Final = 16 << 20
+"""Records of one partition that may wait for their commit, by what they weigh in memory, before inserts get Busy; twice
+as much for all others."""
 LOG_CACHE_BYTES: Final = 4 << 20
 """Applied records of one partition that are kept in memory, by what they weigh there."""
 LOG_CACHE_TOTAL_BYTES: Final = 64 << 20
