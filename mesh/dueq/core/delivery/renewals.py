@@ -9,7 +9,6 @@ for renewals as for all deliveries.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
 import numpy as np
@@ -45,38 +44,41 @@ class Renewals:
 
     def __init__(self, lanes: dict[int, Lane], consumers: Consumers, stager: Stager) -> None:
         self._lanes, self._consumers, self._stager = lanes, consumers, stager
-        self._wanted: deque[tuple[Lane, Slots, U64]] = deque()
+        # By partition and session (its number here): those that wait longest come first.
+        self._wanted: dict[tuple[int, int], tuple[Lane, Slots, U64]] = {}
         self.next_us = NEVER_US
 
     def want(self, lane: Lane, slots: Slots) -> None:
-        """Renew these leases, which were pushed to another process than the one that has attached now."""
+        """Renew leases of one session, which were pushed to another process than the one that has attached now."""
+        if not len(slots):
+            return
         # The older process may have lacked some: under their old tokens they come no more.
         lane.leases.stay_pushed(slots)
-        for of, known, tokens in self._wanted:
-            if of is lane:  # each attach asks for all that is not renewed yet
-                slots = slots[~np.isin(slots, _still_pushed(lane, known, tokens))]
-        if len(slots):
-            slots = slots[np.argsort(lane.leases.entry["wait_at"][slots], kind="stable")]
-            self._wanted.append((lane, slots, lane.leases.token[slots]))
+        place = lane.uid, int(lane.leases.owner[slots[0]])
+        known = self._wanted.get(place)
+        if known is not None and known[0] is lane:  # each attach asks for all that is not renewed yet
+            slots = np.union1d(_still_pushed(*known), slots)
+        slots = slots[np.argsort(lane.leases.entry["wait_at"][slots], kind="stable")]
+        self._wanted[place] = lane, slots, lane.leases.token[slots]
 
     def has(self, session: ConsumerSession) -> bool:
         """Whether leases of a session are still to be renewed."""
         number = session.number_here
+        wanted = (self._wanted.get((uid, number)) for uid in self._lanes)
         return any(
-            (lane.leases.owner[_still_pushed(lane, slots, tokens)] == number).any()
-            for lane, slots, tokens in self._wanted
+            (of[0].leases.owner[_still_pushed(*of)] == number).any() for of in wanted if of is not None
         )
 
     def propose(self, now: Now, mesh_ms: int) -> None:
         """Propose records, as far as the topic allows, and the payloads find room in memory."""
         self.next_us = NEVER_US
-        for _ in range(len(self._wanted)):
-            lane, slots, tokens = self._wanted.popleft()
+        for place in list(self._wanted):
+            lane, slots, tokens = self._wanted.pop(place)
             rows = 0 if lane.is_silent(mesh_ms) else min(lane.allowed(now), ROWS_MAX)
             while len(slots) and self._lanes.get(lane.uid) is lane:
-                some = _still_pushed(lane, slots[:rows], tokens[:rows])
+                some = _still_pushed(lane, slots[:rows], tokens[:rows]) if rows else slots
                 if not rows or (len(some) and not self._renew(lane, some, now)):
-                    self._wanted.append((lane, slots, tokens))
+                    self._wanted[place] = lane, slots, tokens
                     wait_us = RETRY_US if rows else ALLOWED_US
                     self.next_us = min(self.next_us, now.mono_us + wait_us)
                     break

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dueq import limits
+from dueq.core.delivery import renewals
+from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.renewals import ROWS_MAX
 from dueq.core.ports.events import Route
+from dueq.core.state.entry_rows import Slots
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerReply, Push
-from dueq_codecs.records import LEVEL_OF_KINDS, RecordKind
+from dueq_codecs.records import LEVEL_OF_KINDS, U64, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
 from tests.unit.core.led import ALICE, BOB, Stage, at, keys_in, kinds
 
@@ -262,9 +265,42 @@ def test_a_process_that_attaches_again_and_again_in_a_pause_fills_no_memory() ->
         stage.attach(20 + attach, life=9, attach=attach, number=attach, route=NEW)
         stage.run(20 + attach)
     wanted = stage.dispatcher._renewals._wanted
-    assert [len(slots) for _, slots, _ in wanted] == [len(keys)]
+    assert [len(slots) for _, slots, _ in wanted.values()] == [len(keys)]
     stage.leds[1].timeline._live.settings.current = TopicSettings()
     assert [keys_in(push) for push in stage.run(100)] == [keys]
+
+
+def test_what_many_consumers_wait_for_in_a_pause_is_looked_through_by_none_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of them attach again when the leader has changed, and the pause holds all renewals back."""
+    looked: list[int] = []
+
+    def still_pushed(lane: Lane, slots: Slots, tokens: U64) -> Slots:
+        looked.append(len(slots))
+        return renewals_still_pushed(lane, slots, tokens)
+
+    renewals_still_pushed = renewals._still_pushed
+    monkeypatch.setattr(renewals, "_still_pushed", still_pushed)
+    names = [bytes((number,)) * 16 for number in range(1, 31)]
+    stage = Stage()
+    stage.leds[1].timeline.level = LEVEL_OF_KINDS
+    keys = stage.insert([10] * len(names))
+    for name in names:
+        stage.attach(0, name, life=5, attach=6, credit=1)
+    for ms in (0, 10, 20):
+        stage.run(ms)
+    stage.leds[1].timeline._live.settings.current = TopicSettings(paused=True)
+    for name in names:
+        stage.dispatcher.route_lost(Route(name), ConsumerReply("t", name, 6, 1), at(30))
+    for attach in (10, 11):
+        for name in names:
+            stage.attach(30 + attach, name, life=9, attach=attach, number=attach, route=NEW, credit=1)
+        stage.run(100 + attach)
+    assert sum(looked) <= 3 * len(names)
+    stage.leds[1].timeline._live.settings.current = TopicSettings()
+    pushes = [push for ms in range(200, 300, 10) for push in stage.run(ms)]
+    assert sorted(key for push in pushes for key in keys_in(push)) == keys
 
 
 def test_replicas_of_an_older_version_know_no_renewals() -> None:
