@@ -96,7 +96,7 @@ ENDINGS: Final = (
         "metadata of a retry that is stored, listed and never delivered",
         (
             change(
-                "core.delivery.pushes:_headings_of",
+                "core.delivery.pushes:_heading_texts",
                 "if not any(tables):",
                 "if True:",
             ),

@@ -1,7 +1,7 @@
 """Push frames out of leases that may leave now: one or more per consumer, over all partitions of the topic.
 
 Rows of a frame are in order of (wait_at, log sequence, row). A frame holds at most `PUSH_ROWS_MAX` rows and about
-`PUSH_BYTES_MAX` of inline payload.
+`PUSH_BYTES_MAX` of inline payload and replaced headers.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _by_size(leaving: Leaving) -> Iterator[Leaving]:
     if len(leaving.slots) == 1:
         yield leaving
         return
-    sizes = inline_sizes(leaving.entries)
+    sizes = inline_sizes(leaving.entries) + _heading_bytes(leaving)
     if len(sizes) <= PUSH_ROWS_MAX and total(sizes) <= PUSH_BYTES_MAX:
         yield leaving
         return
@@ -157,11 +157,22 @@ def _groups_of(leaving: Leaving) -> tuple[tuple[str, ...], U16]:
 
 def _headings_of(leaving: Leaving) -> tuple[tuple[str, ...], U16]:
     """Return the headers that NACKs have replaced, and the place of each row's among them; empty: there are none."""
+    return placed(_heading_texts(leaving))
+
+
+def _heading_bytes(leaving: Leaving) -> I64:
+    """Return how long these headers are; those that two rows have in common may go in two pushes."""
+    texts = _heading_texts(leaving) or [""] * len(leaving.slots)
+    return np.array([len(text.encode()) for text in texts], np.int64)
+
+
+def _heading_texts(leaving: Leaving) -> list[str]:
+    """Return the headers of each row that has got others ("": it has not); empty: none has."""
     tables = [lane.partition.timeline.headings.by_key for lane in leaving.lanes]
     if not any(tables):
-        return (), NO_U16
+        return []
     keys = keys_of(leaving.entries).tolist()
-    return placed([tables[lane].get(key, "") for lane, key in zip(leaving.lane.tolist(), keys, strict=True)])
+    return [tables[lane].get(key, "") for lane, key in zip(leaving.lane.tolist(), keys, strict=True)]
 
 
 def placed(texts: list[str]) -> tuple[tuple[str, ...], U16]:
