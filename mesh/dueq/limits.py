@@ -119,8 +119,11 @@ STREAM_REQUESTS_MAX: Final = 64
 """Most requests of one stream that may be in flight."""
 
 # Headers that a nack has replaced (in one partition)
-HEADINGS_BYTES_MAX: Final = 4 << 20
-"""Most bytes of them, as JSON: they stay in memory. Beyond that a nack with headers gets Busy."""
+HEADINGS_BYTES_MAX: Final = 2 << 20
+"""Most bytes of them, as JSON: they stay in memory, and a page of browsing may have all of them. Beyond that nacks with
+headers get Busy."""
+HEADING_BYTES_MAX: Final = 128 << 10
+"""Longest JSON of one message: 16 KiB of headers, of which each byte may be written as six."""
 
 # Triggered messages (in one partition)
 TRIGGERED_MAX: Final = 4096

@@ -371,7 +371,7 @@ def _check_targets(request: ChangeRequest, settings: TopicSettings, now: Now) ->
         return _check_reasons(request)
     if request.kind == RecordKind.NACK:
         refusal = _check_amount(request, 0, limits.DELAY_MS_MAX, "delay") or _check_reasons(request)
-        return refusal or _check_document(request.document)
+        return refusal or _check_document(request.document, request.rows)
     if request.kind == RecordKind.RELEASE:
         return _check_amount(request, 0, limits.RELEASE_DELAY_MS_MAX, "delay of a release")
     if request.kind == RecordKind.EXTEND:
@@ -405,11 +405,21 @@ def _check_reasons(request: ChangeRequest) -> Refusal | None:
     return None
 
 
-def _check_document(document: str) -> Refusal | None:
-    """The headers of a NACK, if it has any."""
+def _check_document(document: str, rows: int) -> Refusal | None:
+    """The headers of a NACK, if it has any: each row keeps them as they are written."""
+    if not document:
+        return None
+    size = len(document.encode())
+    if size > limits.HEADING_BYTES_MAX:
+        return invalid(
+            f"what replaces headers has at most {limits.HEADING_BYTES_MAX} bytes of JSON, not {size}"
+        )
+    if rows * size > limits.HEADINGS_BYTES_MAX:
+        return invalid(
+            f"the headers of {rows} rows have {rows * size} bytes, and a partition keeps {limits.HEADINGS_BYTES_MAX}"
+        )
     try:
-        if document:
-            packed_headers(decode_document(document))
+        packed_headers(decode_document(document))
     except MetaRefused as refused:
         return invalid(str(refused))
     except ValueError as error:

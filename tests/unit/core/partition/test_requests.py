@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from zlib import crc32
 
@@ -117,6 +118,30 @@ def test_long_payloads_and_only_those_are_uploads(size: int, upload: int) -> Non
 )
 def test_amounts_have_bounds(kind: RecordKind, amount: int, text: str) -> None:
     assert text in refusal(named(kind, [limits.LEASE_MS_MIN, amount]))[1]
+
+
+def nack(rows: int, document: str) -> ChangeRequest:
+    request = named(RecordKind.NACK, [0] * rows)
+    request.target_row, request.document = np.arange(rows, dtype=np.uint16), document
+    return request
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ('{"a":"b"' + " " * limits.HEADING_BYTES_MAX + "}", "has at most 131072 bytes of JSON, not 131081"),
+        (json.dumps({"a": "\x00" * 15_000}), "the headers of 32 rows have 2880288 bytes"),
+    ],
+    ids=["spaces", "many rows"],
+)
+def test_headers_of_a_nack_are_not_longer_than_a_partition_may_keep(document: str, text: str) -> None:
+    code, said = refusal(nack(32, document))
+    assert (code, text in said) == (Code.INVALID_REQUEST, True), said
+
+
+def test_the_longest_headers_of_a_nack_are_taken() -> None:
+    request = nack(16, json.dumps({"a": "\x00" * 16_000}))
+    assert check_change(request, [], SETTINGS, NOW) is None
 
 
 @pytest.mark.parametrize("kind", [RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE])
