@@ -122,6 +122,8 @@ STREAM_REQUESTS_MAX: Final = 64
 HEADINGS_BYTES_MAX: Final = 2 << 20
 """Most bytes of them, as JSON: they stay in memory, and a page of browsing may have all of them. Beyond that nacks with
 headers get Busy."""
+REQUEST_HEADINGS_BYTES: Final = 256 << 10
+"""Bytes of them that one request of the SDK brings with all of its rows, unless its one row has more."""
 HEADING_BYTES_MAX: Final = 128 << 10
 """Longest JSON of one message: 16 KiB of headers, of which each byte may be written as six."""
 

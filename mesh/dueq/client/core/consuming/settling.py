@@ -12,7 +12,7 @@ from dueq import limits
 from dueq.client.core.changing.request_windows import RequestWindows
 from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context
-from dueq.client.core.ports.change import Part
+from dueq.client.core.ports.change import Part, rows_max
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.events import Event, Settle
 from dueq.client.core.ports.timers import Timer
@@ -79,7 +79,7 @@ class Batch:
     @property
     def is_full(self) -> bool:
         """A request has no room for more: for any message, or for the one that came last."""
-        return len(self.deliveries) >= limits.REQUEST_ROWS_MAX or self._named_most >= limits.REQUEST_NAMES_MAX
+        return len(self.deliveries) >= rows_max(self.headers) or self._named_most >= limits.REQUEST_NAMES_MAX
 
     def add(self, delivery: Delivery) -> None:
         """Add a decision; only an EXTEND names a message more than once."""

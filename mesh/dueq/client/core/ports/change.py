@@ -442,6 +442,7 @@ class RequestWindow:
         """
         head = self._pop()
         parts, rows, size = [head], head.rows, head.bytes
+        rows_most = rows_max(head.document if head.kind is RecordKind.NACK else "")
         passed: list[Part] = []
         key = batch_key(head)
         while self.waiting and not head.alone:
@@ -452,7 +453,7 @@ class RequestWindow:
                 passed.append(self.waiting.popleft())
                 continue
             rows, size = rows + part.rows, size + part.bytes
-            if rows > limits.REQUEST_ROWS_MAX or size > limits.REQUEST_BYTES_MAX:
+            if rows > rows_most or size > limits.REQUEST_BYTES_MAX:
                 break
             parts.append(self._pop())
         self.waiting.extendleft(reversed(passed))
@@ -526,6 +527,13 @@ def _returns(part: Part) -> bool:
 
 def _nobody(part: Part) -> None:
     """Nobody waits for the answer any more."""
+
+
+def rows_max(headers: str) -> int:
+    """Return how many rows a request may have: the partition keeps new headers (JSON) of a NACK for each of them."""
+    if not headers:
+        return limits.REQUEST_ROWS_MAX
+    return min(max(limits.REQUEST_HEADINGS_BYTES // len(headers), 1), limits.REQUEST_ROWS_MAX)
 
 
 def _may_overtake(later: Part, earlier: Part) -> bool:

@@ -325,3 +325,21 @@ def test_a_message_that_is_extended_over_and_over_at_once_is_named_by_more_than_
     rows = [row for request in requests for row in request.target_row.tolist()]
     assert sorted(rows) == [0] * 33 + [1] * 33
     assert max(request.target_row.tolist().count(0) for request in requests) <= limits.REQUEST_NAMES_MAX
+
+
+def test_no_request_brings_more_headers_than_a_partition_may_keep() -> None:
+    """Each row of a nack keeps them. A request with too many would be refused however often it is repeated."""
+    stage = Stage()
+    attached(stage, credit=200)
+    deliveries = delivered(stage, "a", *[b"x"] * 100, left_ms=30_000)
+    headers = '{"why":"%s"}' % ("w" * 16_000)
+    stage.step(events.Settle(CONSUMER, RecordKind.NACK, deliveries, headers=headers))
+    stage.run_until(stage.ms + 10)
+    rows, answered = 0, 0
+    while len(requests := sent(stage.effects, ChangeRequest)) > answered:
+        request = requests[answered]
+        answered += 1
+        rows += request.rows
+        assert request.rows * len(request.document) <= limits.REQUEST_HEADINGS_BYTES
+        stage.receive("a", ok(request, 90 + answered, outcomes=[0] * request.rows))
+    assert rows == 100
