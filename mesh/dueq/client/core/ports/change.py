@@ -6,7 +6,7 @@ calls may share a request; then each owns some rows of it. A call is done when a
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -444,6 +444,7 @@ class RequestWindow:
         parts, rows, size = [head], head.rows, head.bytes
         rows_most = rows_max(head.document if head.kind is RecordKind.NACK else "")
         passed: list[Part] = []
+        named = Counter(_extended(head))
         key = batch_key(head)
         while self.waiting and not head.alone:
             part = self.waiting[0]
@@ -454,6 +455,10 @@ class RequestWindow:
                 continue
             rows, size = rows + part.rows, size + part.bytes
             if rows > rows_most or size > limits.REQUEST_BYTES_MAX:
+                break
+            more = _extended(part)
+            named.update(more)
+            if any(named[message] > limits.REQUEST_NAMES_MAX for message in more):
                 break
             parts.append(self._pop())
         self.waiting.extendleft(reversed(passed))
@@ -527,6 +532,13 @@ def _returns(part: Part) -> bool:
 
 def _nobody(part: Part) -> None:
     """Nobody waits for the answer any more."""
+
+
+def _extended(part: Part) -> list[tuple[int, int]]:
+    """Return the messages whose leases a part lengthens: it alone may name one that others name, too."""
+    if part.kind is not RecordKind.EXTEND:
+        return []
+    return list(zip(part.target_sequence.tolist(), part.target_row.tolist(), strict=True))
 
 
 def rows_max(headers: str) -> int:

@@ -343,3 +343,22 @@ def test_no_request_brings_more_headers_than_a_partition_may_keep() -> None:
         assert request.rows * len(request.document) <= limits.REQUEST_HEADINGS_BYTES
         stage.receive("a", ok(request, 90 + answered, outcomes=[0] * request.rows))
     assert rows == 100
+
+
+def test_a_message_that_is_extended_over_and_over_while_others_wait_is_named_by_more_than_one_request() -> (
+    None
+):
+    stage = Stage()
+    attached(stage)
+    [first] = delivered(stage, "a", b"x")
+    for _ in range(6 * limits.REQUEST_NAMES_MAX):
+        stage.step(events.Settle(CONSUMER, RecordKind.EXTEND, [first], 40_000))
+    stage.run_until(stage.ms + 10)
+    rows, answered = 0, 0
+    while len(requests := sent(stage.effects, ChangeRequest)) > answered:
+        request = requests[answered]
+        answered += 1
+        rows += request.rows
+        assert request.rows <= limits.REQUEST_NAMES_MAX
+        stage.receive("a", ok(request, 90 + answered, outcomes=[0] * request.rows))
+    assert rows == 6 * limits.REQUEST_NAMES_MAX
