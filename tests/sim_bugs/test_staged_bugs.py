@@ -14,8 +14,11 @@ from tests.sim import test_jobs as jobs
 from tests.unit.client.core.consuming import test_consumer as consumers
 from tests.unit.client.core.consuming import test_settling as settling
 from tests.unit.core.delivery import test_fair_queue as fair_queue
+from tests.unit.core.delivery import test_passed_over as passed_over
 from tests.unit.core.delivery import test_pulls as pulls
 from tests.unit.core.delivery import test_renewals as renewals
+from tests.unit.core.front import test_deleting_topics as deleting
+from tests.unit.core.front import test_updating_topics as updating
 from tests.unit.core.replication import test_replication as replicas
 from tests.unit.gateway import test_once_full as once_full
 from tests.unit.testing import test_on_receipt as on_receipt
@@ -50,6 +53,18 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     "triggered-message-left-on-the-disk": triggers.test_the_next_leader_finds_what_was_triggered_on_its_disk,
     "slots-of-ended-leases-stay": (
         fair_queue.test_a_group_whose_consumers_hold_as_many_as_they_may_is_passed_over_until_a_lease_ends
+    ),
+    "another-topic-deleted": partial(
+        deleting.test_the_order_names_the_topic_that_is_meant_and_the_answer_the_one_that_there_is, 4
+    ),
+    "another-topic-changed": partial(
+        updating.test_a_change_of_another_topic_of_the_name_is_answered_with_the_one_that_there_is, 1, 5
+    ),
+    "only-the-last-change-known": partial(
+        updating.test_a_change_that_was_stored_before_others_is_answered_as_done, 1
+    ),
+    "expired-stays-without-credit": partial(
+        passed_over.test_what_expires_while_nobody_has_credit_is_ended_at_its_instant, "timeline", True
     ),
     "renewal-without-its-token": renewals.test_when_the_older_life_is_gone_its_leases_get_new_tokens,
 }

@@ -152,5 +152,19 @@ ELECTIONS: Final = (
         seeds=27,
         finders=(2,),
     ),
+    Bug(
+        "named-though-it-gave-up",
+        "A leader that gave up does not have the node say so, and the others wait for as long as they hear it.",
+        "dueq itself: a resignation that lost to a change of the ISR was not repeated",
+        (
+            change(
+                "core.replication.resigning:Resignation.tick",
+                "if replica.is_leader or not self._is_named():",
+                "if True:",
+            ),
+        ),
+        seeds=0,
+        finders=(88200006,),
+    ),
 )
 """All of them, in the order of the rules."""

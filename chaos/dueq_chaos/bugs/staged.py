@@ -204,6 +204,52 @@ STAGED: Final = (
         seeds=0,
     ),
     Bug(
+        "another-topic-deleted",
+        "A deletion that is repeated ends a topic that was made since under the same name.",
+        "dueq itself: requests that named a topic by nothing but its name",
+        (
+            change(
+                "core.front.topics:Topics.delete",
+                "DeleteTopic(token, request.topic, request.uid)",
+                "DeleteTopic(token, request.topic)",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
+        "another-topic-changed",
+        "A change that is repeated is made to a topic that was made since under the same name.",
+        "dueq itself: requests that named a topic by nothing but its name",
+        (change("core.front.topics:Topics.update", "request.uid not in (0, known.uid)", "False"),),
+        seeds=0,
+    ),
+    Bug(
+        "only-the-last-change-known",
+        "A change whose answer was lost is stored again if somebody else has changed the topic before the repetition.",
+        "dueq itself: a pause that came back after a resume that was confirmed",
+        (
+            change(
+                "core.ports.membership:Topic.has_stored",
+                "update == self.settings.update or update in self.earlier_updates",
+                "update == self.settings.update",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
+        "expired-stays-without-credit",
+        "Messages that have expired stay for as long as no consumer has credit.",
+        "dueq itself; RabbitMQ: a per-message TTL that is looked at only at the head of a queue that is consumed",
+        (
+            change(
+                "core.delivery.leasing:Leasing.lease",
+                "self._look_for_expired(lanes, mesh_ms, now)",
+                "pass",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
         "slots-of-ended-leases-stay",
         "A lease that ends by an ack, a nack, an expiry or a cancel keeps its slot.",
         "limits of concurrency that leak slots until a restart",
