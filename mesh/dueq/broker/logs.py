@@ -5,9 +5,25 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from typing import Any
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 import structlog
+
+
+class _Lossy:
+    """Loses the lines that cannot be written: a full disk, or a reader that has gone, must end no thread that logs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def configure(level: str, form: str, broker_id: str) -> structlog.stdlib.BoundLogger:
@@ -35,7 +51,7 @@ def configure(level: str, form: str, broker_id: str) -> structlog.stdlib.BoundLo
             *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     # kazoo speaks through the standard library; what matters of it comes as an event of the core.
