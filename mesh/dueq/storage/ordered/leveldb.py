@@ -2,9 +2,10 @@
 
 An error of LevelDB means either damage or the machine's refusal (no space, no more files, no permission). A refusal
 says nothing about the database: it is as good as before once the machine gives the missing resource.
-`paranoid_checks` is on: without it LevelDB skips damaged parts of its write-ahead log in silence. After a failed
-write the handle would go on taking writes behind a torn one (LevelDB's DBImpl::Write sets a background error only for
-a failed sync). So this engine takes no more writes then. RepairDB is never used.
+`paranoid_checks` is on: without it LevelDB skips damaged parts of its write-ahead log in silence. Every read checks
+what it reads (`verify_checksums`): otherwise LevelDB checks only what it compacts, and a changed byte would be taken
+for a row. After a failed write the handle would go on taking writes behind a torn one (LevelDB's DBImpl::Write sets a
+background error only for a failed sync). So this engine takes no more writes then. RepairDB is never used.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -97,7 +99,7 @@ class LevelDbSnapshot:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """See Snapshot."""
         with _trouble_told():
-            return list(map(self._snapshot.get, keys))  # type: ignore[attr-defined]
+            return list(map(partial(self._snapshot.get, verify_checksums=True), keys))  # type: ignore[attr-defined]
 
     def scan(self, start: bytes, stop: bytes, limit: int | None = None) -> Iterator[tuple[bytes, bytes]]:
         """See Reader."""
@@ -134,7 +136,7 @@ def _open(folder: Path, write_buffer_bytes: int) -> Any:
 
 def _get(source: object, key: bytes) -> bytes | None:
     with _trouble_told():
-        value: bytes | None = source.get(key)  # type: ignore[attr-defined]
+        value: bytes | None = source.get(key, verify_checksums=True)  # type: ignore[attr-defined]
         return value
 
 
@@ -155,8 +157,12 @@ def _text(error: Exception) -> str:
     return first.decode(errors="replace") if isinstance(first, bytes) else str(error)
 
 
+def _iterator(source: object, start: bytes, stop: bytes, **options: bool) -> Any:
+    return source.iterator(start=start, stop=stop, verify_checksums=True, **options)  # type: ignore[attr-defined]
+
+
 def _scan(source: object, start: bytes, stop: bytes, limit: int | None) -> Iterator[tuple[bytes, bytes]]:
-    with _trouble_told(), source.iterator(start=start, stop=stop) as rows:  # type: ignore[attr-defined]
+    with _trouble_told(), _iterator(source, start, stop) as rows:
         for count, row in enumerate(rows):
             if limit is not None and count >= limit:
                 return
@@ -164,5 +170,5 @@ def _scan(source: object, start: bytes, stop: bytes, limit: int | None) -> Itera
 
 
 def _keys(source: object, start: bytes, stop: bytes) -> Iterator[bytes]:
-    with _trouble_told(), source.iterator(start=start, stop=stop, include_value=False) as keys:  # type: ignore[attr-defined]
+    with _trouble_told(), _iterator(source, start, stop, include_value=False) as keys:
         yield from keys
