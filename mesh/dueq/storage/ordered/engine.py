@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from dueq.storage.port import StoreFailed
+
 Operation = tuple[bytes, bytes | memoryview | None]
 """(key, value) puts, (key, None) deletes."""
 
@@ -44,7 +46,8 @@ class Engine(Reader, Protocol):
         """Apply the operations in order, all or none of them; `sync`: durable when this returns.
 
         Raises:
-            StoreFailed: this write, or an earlier one, has failed: the engine takes no more.
+            StoreFailed: this write, or an earlier one, has failed: the engine takes no more. WriteFailed, if that may
+                be due to damage.
         """
         ...
 
@@ -63,3 +66,7 @@ class Engine(Reader, Protocol):
 
 class EngineDamaged(Exception):
     """The bytes read are not the bytes written: a file of the database is damaged."""
+
+
+class WriteFailed(StoreFailed):
+    """A write failed, and not for want of anything: the engine may have met damage where it moves rows by itself."""

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from dueq.storage.ordered.engine import EngineDamaged, Operation
+from dueq.storage.ordered.engine import EngineDamaged, Operation, WriteFailed
 from dueq.storage.port import StoreFailed
 
 if sys.version_info >= (3, 13):
@@ -71,7 +71,7 @@ class LevelDbEngine:
             batch.write()
         except (plyvel.Error, OSError) as error:
             self._failed = _text(error)
-            raise StoreFailed(self._failed) from error
+            raise (WriteFailed if _is_damage(error) else StoreFailed)(self._failed) from error
 
     def snapshot(self) -> LevelDbSnapshot:
         """See Engine."""
@@ -146,9 +146,12 @@ def _trouble_told() -> Iterator[None]:
     try:
         yield
     except plyvel.Error as error:
-        text = _text(error)
-        refused = isinstance(error, plyvel.IOError) and os.strerror(errno.EIO) not in text
-        raise (StoreFailed if refused else EngineDamaged)(text) from error
+        raise (EngineDamaged if _is_damage(error) else StoreFailed)(_text(error)) from error
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether LevelDB could not read something, of which the machine lacks nothing."""
+    return not isinstance(error, OSError) or os.strerror(errno.EIO) in _text(error)
 
 
 def _text(error: Exception) -> str:

@@ -46,15 +46,16 @@ class Recovery:
         """Read and verify every replica; sweep what deleted partitions have left.
 
         Args:
-            thoroughly: read every row of `timeline/`, the index too; LevelDB tells of a damaged block only when
-                it is read.
+            thoroughly: read every row, the index and all payloads too; LevelDB tells of a damaged block only when it is
+                read.
 
         Raises:
             EngineDamaged: some file of the database is damaged.
         """
         if thoroughly:
-            for _ in self._timeline.scan(b"", layout.BEHIND_ALL):
-                pass
+            for engine in (self._timeline, self._payload):
+                for _ in engine.scan(b"", layout.BEHIND_ALL):
+                    pass
         self._found = []
         for uid in self._uids():
             if self._timeline.get(layout.head(uid, b"P")) is None:

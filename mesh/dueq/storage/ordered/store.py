@@ -11,6 +11,7 @@ Payloads of messages that have ended go as `garbage` says.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from threading import Lock
@@ -45,7 +46,7 @@ from dueq.core.ports.persistence import (
 from dueq.limits import BLOCK_BYTES
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.browsing import Browsing
-from dueq.storage.ordered.engine import Engine, EngineDamaged, Operation
+from dueq.storage.ordered.engine import Engine, EngineDamaged, Operation, WriteFailed
 from dueq.storage.ordered.format import FORMATS, Formats
 from dueq.storage.ordered.garbage import Garbage, uploads_of
 from dueq.storage.ordered.identity import Identity, Opener
@@ -143,8 +144,10 @@ class OrderedStore:
             identity, timeline, payload = Identity.open(
                 folder, Opener(broker_id, cluster_id, formats), verify
             )
-        except StoreFailed:
+        except StoreFailed as error:
             release_ballast(folder)
+            if isinstance(error, WriteFailed):
+                _suspect(folder)
             raise
         (folder / _SUSPECT).unlink(missing_ok=True)
         return cls(timeline, payload, identity, found[-1], Space(folder))
@@ -209,9 +212,8 @@ class OrderedStore:
         """
         try:
             return self._read(request)
-        except EngineDamaged as error:
-            if self._identity.folder is not None:
-                (self._identity.folder / _SUSPECT).touch()
+        except (EngineDamaged, WriteFailed) as error:
+            _suspect(self._identity.folder)
             raise StoreFailed(str(error)) from error
 
     def _read(self, request: StoreRead) -> StoreReadDone | None:
@@ -252,16 +254,24 @@ class OrderedStore:
         """Write one group: in order, payloads first, synced.
 
         Raises:
-            StoreFailed: the disk refused; this store takes no more writes.
+            StoreFailed: the disk refused; this store takes no more writes. If it may have met damage, the next opening
+                looks at every row.
         """
-        with self._lock:
-            self._recovery.outdated()
-            self._metas = {write.uid: write for write in writes if isinstance(write, SaveMeta)}
-            for write in writes:
-                self._writers[type(write)](write)
-            self._flush()
-            if self._garbage.due:
-                self._sweep()
+        try:
+            with self._lock:
+                self._commit(writes)
+        except (EngineDamaged, WriteFailed) as error:
+            _suspect(self._identity.folder)
+            raise StoreFailed(str(error)) from error
+
+    def _commit(self, writes: Sequence[StoreWrite]) -> None:
+        self._recovery.outdated()
+        self._metas = {write.uid: write for write in writes if isinstance(write, SaveMeta)}
+        for write in writes:
+            self._writers[type(write)](write)
+        self._flush()
+        if self._garbage.due:
+            self._sweep()
 
     def _sweep(self) -> None:
         """Delete payloads of ended messages that are in no log any more."""
@@ -472,6 +482,13 @@ class OrderedStore:
 
     def _mark_proven(self, write: MarkProven) -> None:
         self._timeline_batch.append((layout.head(write.uid, b"X"), None))
+
+
+def _suspect(folder: Path | None) -> None:
+    """Have the next opening look at every row."""
+    if folder is not None:
+        with suppress(OSError):  # a full disk: the opening after the next one, then
+            (folder / _SUSPECT).touch()
 
 
 def _in_order(put: Entries, put_of: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.intp]:

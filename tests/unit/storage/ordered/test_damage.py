@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit.storage.ordered.disk import UID, insert
 
+from dueq.core.ports.persistence import AppendLog, CreatePartition, ReadSnapshot, SaveCheckpoint
+from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import EngineDamaged
 from dueq.storage.ordered.leveldb import LevelDbEngine
+from dueq.storage.ordered.store import OrderedStore
+from dueq.storage.port import StoreFailed
 
 ROWS = 6_000
 
@@ -54,3 +59,62 @@ def test_a_changed_byte_is_damage_to_every_way_of_reading(damaged: LevelDbEngine
         with pytest.raises(EngineDamaged, match="checksum"):
             damaged.snapshot().get_many([key(number) for number in range(ROWS)])
     damaged.close()
+
+
+def filled(folder: Path) -> None:
+    """A store with some payloads, and a few thousand rows that the next commit looks at."""
+    store = OrderedStore.open(folder, "b1", "one")
+    log = [insert(sequence, [b"%05d" % sequence * 2_000]) for sequence in range(1, 40)]
+    store.commit([CreatePartition(UID, "t"), AppendLog(UID, log), SaveCheckpoint(UID, 39, 0)])
+    store.close()
+    timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=4 << 20)
+    gone = [layout.block_key(UID, 0, row) for row in range(5_000)]
+    timeline.write([(layout.garbage_key(UID, 0, key), b"") for key in gone], sync=True)
+    timeline.close()
+    OrderedStore.open(folder, "b1", "one").close()  # moves LevelDB's logs into tables
+
+
+def assert_begins_anew(folder: Path) -> None:
+    """What cannot be used is put aside, so that the broker can catch up from the others."""
+    fresh = OrderedStore.open(folder, "b1", "one")
+    assert "checksum" in fresh.set_aside
+    fresh.commit([CreatePartition(UID, "t")])
+    fresh.close()
+
+
+def test_damage_that_a_commit_meets_is_found_at_the_next_opening(tmp_path: Path) -> None:
+    """The broker ended with every start, as each of them met it again."""
+    filled(tmp_path)
+    flip(tmp_path / "timeline")
+    store = OrderedStore.open(tmp_path, "b1", "one")
+    store.recover()
+    with pytest.raises(StoreFailed, match="checksum"):
+        store.commit([])
+    store.close()
+    assert_begins_anew(tmp_path)
+
+
+@pytest.mark.parametrize("database", ["timeline", "payload"])
+def test_damage_that_a_compaction_meets_is_found_at_the_next_opening(tmp_path: Path, database: str) -> None:
+    """LevelDB refuses every write from then on, and compacts the same tables again after each start."""
+    filled(tmp_path)
+    flip(tmp_path / database)
+    store = OrderedStore.open(tmp_path, "b1", "one")
+    leveldb = getattr(store, f"_{database}")._engine._db
+    for edge in (b"\0", b"\xff"):
+        leveldb.put(edge, b"")  # otherwise nothing is merged with the table
+    leveldb.compact_range(start=b"\0", stop=b"\xff" * 4)
+    with pytest.raises(StoreFailed, match="checksum"):
+        store.commit([AppendLog(UID, [insert(40, [b"x"])])])
+    store.close()
+    assert_begins_anew(tmp_path)
+
+
+def test_damage_to_a_payload_that_a_snapshot_meets_is_found_at_the_next_opening(tmp_path: Path) -> None:
+    filled(tmp_path)
+    flip(tmp_path / "payload")
+    store = OrderedStore.open(tmp_path, "b1", "one")
+    with pytest.raises(StoreFailed, match="checksum"):
+        store.read(ReadSnapshot(1, UID, 0, 0, 10 << 20))
+    store.close()
+    assert_begins_anew(tmp_path)
