@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -30,6 +31,7 @@ from dueq.core.ports.membership import NodeSeen, Registration, RegistrationsSeen
 _log = structlog.get_logger("dueq.cluster")
 
 _AGAIN_S: Final = 1.0
+_LEVEL_DIGITS: Final = 6
 _PAUSE_S_PER_TOPIC: Final = 10e-6
 """Several times what a list of topics costs for each name in it, here and in ZooKeeper."""
 
@@ -163,7 +165,7 @@ class Mirror:
         )
         paths = [f"{self._layout.brokers}/{name}" for name in sorted(names)]
         answers = yield [partial(self._client.get_async, path) for path in paths]
-        found = _readable(paths, answers, decode_registration)
+        found = _readable(paths, answers, decode_registration, attrgetter("broker_id"))
         yield from self._read_levels(set(names))
         return {registration.broker_id: registration for registration in found.values()}
 
@@ -173,7 +175,7 @@ class Mirror:
         unknown = sorted(set(names) - registered - self._levels.keys())
         answers = yield [partial(self._client.get_async, f"{self._layout.levels}/{name}") for name in unknown]
         for name, answer in zip(unknown, answers, strict=True):
-            if isinstance(answer, tuple) and answer[0].isdigit():
+            if isinstance(answer, tuple) and answer[0].isdigit() and len(answer[0]) < _LEVEL_DIGITS:
                 self._levels[name] = int(answer[0])
 
     def _registrations_listed(self, registrations: dict[str, Registration], error: Exception | None) -> None:
@@ -204,7 +206,7 @@ class Mirror:
             self._forget(name)
         paths = [f"{layout.topics}/{name}" for name in sorted(names - self._topics.keys())]
         answers = yield [partial(client.get_async, path, watch=self._fired) for path in paths]
-        for path, topic in _readable(paths, answers, decode_topic).items():
+        for path, topic in _readable(paths, answers, decode_topic, attrgetter("name")).items():
             self._topics[path.rpartition("/")[2]] = topic
             self._unfollowed.update(part.uid for part in topic.partitions)
         tombstones = yield from one(partial(client.get_children_async, layout.tombstones, watch=self._fired))
@@ -284,7 +286,9 @@ _REGISTRATIONS: Final = "registrations"
 _TOPICS: Final = "topics"
 
 
-def _readable(paths: list[str], answers: list[Any], decode: Callable[[bytes], Any]) -> dict[str, Any]:
+def _readable(
+    paths: list[str], answers: list[Any], decode: Callable[[bytes], Any], name_of: Callable[[Any], str]
+) -> dict[str, Any]:
     """Return what could be read, by path; a node that has gone is left out, and a damaged one is reported."""
     found = {}
     for path, answer in zip(paths, answers, strict=True):
@@ -293,7 +297,10 @@ def _readable(paths: list[str], answers: list[Any], decode: Callable[[bytes], An
         if isinstance(answer, Exception):
             raise answer
         try:
-            found[path] = decode(answer[0])
+            value = decode(answer[0])
+            if segment(name_of(value)) != path.rpartition("/")[2]:
+                raise CoordinatorUnreadable(f"this is of {name_of(value)!r}")
+            found[path] = value
         except CoordinatorUnreadable as unreadable:
             _log.error("znode.unreadable", path=path, reason=str(unreadable))
     return found

@@ -27,6 +27,7 @@ from dueq.cluster.znodes import (
     TopicRefused,
     decode_cluster,
     decode_topic,
+    decode_uid,
     encode_cluster,
     encode_node,
     encode_tombstone,
@@ -88,7 +89,7 @@ def _create(client: Any, layout: Layout, order: CreateTopic) -> Procedure:
             return TopicOrderDone(order.token, "exists", f"topic {order.name!r} exists already", found)
         counter, stat = yield from one(partial(client.get_async, layout.next_uid))
         try:
-            topic, nodes = new_topic(order, int(counter))
+            topic, nodes = new_topic(order, decode_uid(counter))
             value = _topic_value(topic)
         except TopicRefused as refused:
             return TopicOrderDone(order.token, "unavailable", str(refused))
@@ -182,7 +183,7 @@ def _update(client: Any, layout: Layout, order: UpdateTopic) -> Procedure:
             return TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")
         counter, stat = yield from one(partial(client.get_async, layout.next_uid))
         try:
-            found = updated_topic(topic, order, int(counter))
+            found = updated_topic(topic, order, decode_uid(counter))
             if found is None:
                 return TopicOrderDone(order.token, "", topic=topic)
             changed, nodes = found

@@ -30,6 +30,13 @@ FEATURE_LEVEL: Final = 1
 GROWN_LEVEL: Final = 2
 """The nodes of a cluster in which a topic has got more partitions: an older build would take its uids for one range,
 and bury the partitions of others with it. So it may not register any more."""
+_MISFITS: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+"""What reading fields of other types than the expected ones can raise: JSON has Infinity, too."""
+_EPOCH_MAX: Final = (1 << 32) - 2
+"""Uploads are numbered by epoch and a counter in 8 bytes; the next leader adds one."""
+_INCARNATION_MAX: Final = (1 << 64) - 1
+_LEVEL_MAX: Final = (1 << 16) - 1
+_REPLICAS_MAX: Final = (1 << 32) - 1
 
 
 class TopicRefused(Exception):
@@ -60,13 +67,13 @@ def decode_registration(value: bytes) -> Registration:
     try:
         return Registration(
             broker_id=str(fields["broker_id"]),
-            incarnation=int(fields["incarnation"]),
+            incarnation=_whole(fields["incarnation"], _INCARNATION_MAX),
             store_id=str(fields["store_id"]),
             endpoint=str(fields["endpoint"]),
             metrics=str(fields["metrics"]),
-            feature_level=int(fields["feature_level"]),
+            feature_level=_whole(fields["feature_level"], _LEVEL_MAX),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except _MISFITS as error:
         raise _damaged("registration", value) from error
 
 
@@ -101,18 +108,18 @@ def topic_of(fields: Mapping[str, Any]) -> Topic:
             creation_id=str(fields["creation_id"]),
             kind=str(fields["kind"]),
             partitions=tuple(
-                PartitionAssignment(int(uid), tuple(str(r) for r in replicas))
-                for uid, replicas in fields["partitions"]
+                PartitionAssignment(_whole(uid, UID_MAX, least=1), tuple(str(r) for r in replicas))
+                for uid, replicas in _some(fields["partitions"])
             ),
-            replicas=int(fields["replicas"]),
-            min_isr=int(fields["min_isr"]),
+            replicas=_whole(fields["replicas"], _REPLICAS_MAX),
+            min_isr=_whole(fields["min_isr"], _REPLICAS_MAX),
             settings=settings_of(fields["settings"])
             if "settings" in fields
             else _settings_of_level_1(fields),
-            home_partitions=int(fields.get("home_partitions", 0)),
+            home_partitions=_whole(fields.get("home_partitions", 0), len(fields["partitions"])),
             earlier_updates=tuple(str(update) for update in fields.get("earlier_updates", ())),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except _MISFITS as error:
         raise _damaged("topic", fields) from error
 
 
@@ -156,11 +163,11 @@ def node_of(fields: Mapping[str, Any]) -> PartitionNode:
     try:
         return PartitionNode(
             leader=str(fields["leader"]),
-            incarnation=int(fields["incarnation"]),
-            epoch=int(fields["epoch"]),
+            incarnation=_whole(fields["incarnation"], _INCARNATION_MAX),
+            epoch=_whole(fields["epoch"], _EPOCH_MAX),
             isr=tuple(Member(str(broker_id), str(store_id)) for broker_id, store_id in fields["isr"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except _MISFITS as error:
         raise _damaged("partition node", fields) from error
 
 
@@ -191,8 +198,8 @@ def decode_cluster(value: bytes) -> tuple[str, int]:
     """
     fields = _load(value, "cluster")
     try:
-        return str(fields["cluster_id"]), int(fields["feature_level"])
-    except (KeyError, TypeError, ValueError) as error:
+        return str(fields["cluster_id"]), _whole(fields["feature_level"], _LEVEL_MAX)
+    except _MISFITS as error:
         raise _damaged("cluster", value) from error
 
 
@@ -315,7 +322,7 @@ def decode_tombstone(value: bytes) -> list[str]:
     fields = _load(value, "tombstone")
     try:
         return sorted(str(broker_id) for broker_id in fields["brokers"])
-    except (KeyError, TypeError) as error:
+    except _MISFITS as error:
         raise _damaged("tombstone", value) from error
 
 
@@ -331,9 +338,25 @@ def tombstone_uids(name: str) -> range:
         CoordinatorUnreadable: the name is not `FIRST-LAST`.
     """
     first, dash, last = name.partition("-")
-    if not dash or not first.isdecimal() or not last.isdecimal():
+    if not dash:
         raise _damaged("tombstone", name)
-    return range(int(first), int(last) + 1)
+    return range(decode_uid(first), decode_uid(last) + 1)
+
+
+def decode_uid(text: bytes | str) -> int:
+    """Read the number of a partition, or of the next one.
+
+    Raises:
+        CoordinatorUnreadable: it is none.
+    """
+    if (
+        not text.isdigit()
+        or not text.isascii()
+        or len(text) > len(str(UID_MAX))
+        or not 1 <= int(text) <= UID_MAX + 1
+    ):
+        raise _damaged("partition's number", text)
+    return int(text)
 
 
 def _dump(fields: dict[str, Any]) -> bytes:
@@ -343,7 +366,9 @@ def _dump(fields: dict[str, Any]) -> bytes:
 def _load(value: bytes, what: str) -> dict[str, Any]:
     try:
         fields = json.loads(value)
-    except ValueError as error:
+        if b"\\u" in value:  # half of a surrogate pair is no text, and no frame could hold it
+            json.dumps(fields, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
         raise _damaged(what, value) from error
     if not isinstance(fields, dict) or not isinstance(fields.get("format"), int):
         raise _damaged(what, value)
@@ -352,6 +377,21 @@ def _load(value: bytes, what: str) -> dict[str, Any]:
             f"this {what} has format {fields['format']}, this build knows only {FORMAT}: {value[:200]!r}"
         )
     return fields
+
+
+def _whole(value: Any, most: int, *, least: int = 0) -> int:
+    """Return a number that has its place in frames and records, or raise ValueError."""
+    number = int(value)
+    if not least <= number <= most:
+        raise ValueError(f"{number} is not {least} to {most}")
+    return number
+
+
+def _some(values: Any) -> Any:
+    """Return values of which there is at least one, or raise ValueError."""
+    if not values:
+        raise ValueError("there is none")
+    return values
 
 
 def _damaged(what: str, value: object) -> CoordinatorUnreadable:

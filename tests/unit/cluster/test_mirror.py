@@ -160,3 +160,18 @@ def test_a_node_that_many_ask_for_while_requests_wait_is_read_once_for_all() -> 
     assert set(reads.values()) <= {1, 2}
     assert sum(reads.values()) < 150
     assert {event.uid for event in following.events if isinstance(event, NodeSeen)} == set(range(1, 101))
+
+
+def test_a_node_that_is_of_another_name_is_left_out() -> None:
+    """It hid the topic of that name. A broker that saw such a registration took itself for an older life."""
+    following = Following()
+    following.server.make("a", 1)
+    following.server.make("b", 2)
+    following.server.nodes[LAYOUT.topic("b")] = following.server.nodes[LAYOUT.topic("a")].replace(
+        b"[[1,", b"[[2,"
+    )
+    following.run()
+    following.pass_time()
+    assert following.topics() == ["a"]
+    seen = [event for event in following.events if isinstance(event, TopicsSeen)][-1]
+    assert seen.topics["a"].uid == 1

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import re
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from dueq.cluster.znodes import (
     decode_node,
     decode_registration,
     decode_topic,
+    decode_uid,
     encode_cluster,
     encode_node,
     encode_registration,
@@ -184,7 +188,52 @@ def test_a_topic_without_partitions_is_refused() -> None:
         new_topic(order(partitions=0), first_uid=1)
 
 
-@pytest.mark.parametrize("name", ["", "4", "4-", "-4", "a-b", "1-2-3"])
+NODES: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
+    "registration": (decode_registration, encode_registration(REGISTRATION)),
+    "node": (decode_node, encode_node(NODE)),
+    "topic": (decode_topic, encode_topic(TOPIC)),
+    "cluster": (decode_cluster, encode_cluster("abc", 2)),
+}
+STRANGE = [
+    b"Infinity", b"-1", b"1e99", b"9" * 40, b"9" * 5_000, b"null", b"{}", b"[]", b'"x"', b"[[1]]", b"[" * 100_000,
+    rb'"\ud800"', rb'[["\udfff",["b1"]]]',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: value[:12].decode())
+@pytest.mark.parametrize("what", NODES)
+def test_no_value_of_a_node_brings_anything_but_a_refusal(what: str, strange: bytes) -> None:
+    """Any other error ended the connection of every broker that read it, again and again; a number that fits into no
+    frame, or a text that is none, ended the brokers."""
+    decode, value = NODES[what]
+    for name, old in json.loads(value).items():
+        field = json.dumps(name).encode() + b":"
+        at = value.index(field) + len(field)
+        changed = value[:at] + strange + value[at + len(json.dumps(old, separators=(",", ":"))) :]
+        try:
+            found = decode(changed)
+        except CoordinatorUnreadable:
+            continue
+        json.dumps(found if isinstance(found, tuple) else asdict(found), ensure_ascii=False).encode()
+        for number in re.findall(r"(?:incarnation|epoch|uid|level|replicas|isr)=(-?\d+)", repr(found)):
+            assert 0 <= int(number) < 1 << 64
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"x", b"0", b"-1", b" 1", b"9" * 5_000, b"\xb2", "٣".encode(), b"16777217"]
+)
+def test_a_counter_of_partitions_that_is_none_is_refused(value: bytes) -> None:
+    with pytest.raises(CoordinatorUnreadable):
+        decode_uid(value)
+
+
+def test_the_counter_may_be_used_up() -> None:
+    assert decode_uid(str(UID_MAX + 1).encode()) == UID_MAX + 1
+
+
+@pytest.mark.parametrize(
+    "name", ["", "4", "4-", "-4", "a-b", "1-2-3", "0-1", "1-99999999", "1-" + "9" * 5_000, "²-³"]
+)
 def test_a_strange_tombstone_is_refused(name: str) -> None:
     with pytest.raises(CoordinatorUnreadable):
         tombstone_uids(name)
