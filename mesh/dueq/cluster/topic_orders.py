@@ -81,6 +81,8 @@ class TopicOrder:
 
 
 def _create(client: Any, layout: Layout, order: CreateTopic) -> Procedure:
+    lost: Exception | None = None
+    counted = -1
     while True:
         found, _ = yield from _read_topic(client, layout, order.name)
         if found is not None:
@@ -88,6 +90,9 @@ def _create(client: Any, layout: Layout, order: CreateTopic) -> Procedure:
                 return TopicOrderDone(order.token, "", topic=found)
             return TopicOrderDone(order.token, "exists", f"topic {order.name!r} exists already", found)
         counter, stat = yield from one(partial(client.get_async, layout.next_uid))
+        if isinstance(lost, NodeExistsError) and stat.version == counted:
+            return _contradicts(order, lost)
+        counted = stat.version
         try:
             topic, nodes = new_topic(order, decode_uid(counter))
             value = _topic_value(topic)
@@ -177,11 +182,16 @@ def _slices(
 
 
 def _update(client: Any, layout: Layout, order: UpdateTopic) -> Procedure:
+    lost: Exception | None = None
+    seen = -1, -1
     while True:
         topic, version = yield from _read_topic(client, layout, order.name)
         if topic is None:
             return TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")
         counter, stat = yield from one(partial(client.get_async, layout.next_uid))
+        if isinstance(lost, NodeExistsError | NoNodeError) and seen == (version, stat.version):
+            return _contradicts(order, lost)
+        seen = version, stat.version
         try:
             found = updated_topic(topic, order, decode_uid(counter))
             if found is None:
@@ -269,10 +279,15 @@ def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) 
             return TopicOrderDone(order.token, "", topic=topic)
         again, _ = yield from _read_topic(client, layout, order.name)
         if again == topic:
-            # This is no race: the nodes contradict each other. Deleting less than all of it helps nobody.
-            return TopicOrderDone(
-                order.token, "unavailable", f"topic {order.name!r} cannot be deleted: ZooKeeper says {lost!r}"
-            )
+            # Deleting less than all of it helps nobody.
+            return _contradicts(order, lost)
+
+
+def _contradicts(order: Order, lost: Exception) -> TopicOrderDone:
+    """The answer where nobody else has changed anything: nodes contradict each other, and trying again is in vain."""
+    what = {CreateTopic: "created", UpdateTopic: "changed", DeleteTopic: "deleted"}[type(order)]
+    text = f"topic {order.name!r} cannot be {what}: ZooKeeper says {lost!r}"
+    return TopicOrderDone(order.token, "unavailable", text)
 
 
 def _read_topic(client: Any, layout: Layout, name: str) -> Procedure:

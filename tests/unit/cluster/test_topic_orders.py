@@ -1,0 +1,170 @@
+"""Orders of topics where the nodes in ZooKeeper contradict each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.protocol.states import ZnodeStat
+
+from dueq.cluster.layout import Layout
+from dueq.cluster.topic_orders import TopicOrder
+from dueq.cluster.znodes import encode_cluster
+from dueq.core.ports.membership import (
+    CreateTopic,
+    DeleteTopic,
+    Member,
+    Topic,
+    TopicOrderDone,
+    UpdateTopic,
+)
+from dueq.core.ports.membership import TopicOrder as Order
+from dueq_codecs.topic_settings import TopicSettings
+
+LAYOUT = Layout("/dueq")
+MEMBERS = (Member("b1", "s1"),)
+STEPS_MAX = 100
+
+
+class Transaction:
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._operations: list[Callable[[dict[str, tuple[bytes, int]]], None]] = []
+
+    def create(self, path: str, value: bytes) -> None:
+        def apply(nodes: dict[str, tuple[bytes, int]]) -> None:
+            if path in nodes:
+                raise NodeExistsError
+            nodes[path] = value, 0
+
+        self._operations.append(apply)
+
+    def set_data(self, path: str, value: bytes, version: int) -> None:
+        def apply(nodes: dict[str, tuple[bytes, int]]) -> None:
+            assert nodes[path][1] == version, "nobody else changes anything here"
+            nodes[path] = value, version + 1
+
+        self._operations.append(apply)
+
+    def check(self, path: str, version: int) -> None:
+        def apply(nodes: dict[str, tuple[bytes, int]]) -> None:
+            if path not in nodes:
+                raise NoNodeError
+
+        self._operations.append(apply)
+
+    def delete(self, path: str, version: int = -1) -> None:
+        def apply(nodes: dict[str, tuple[bytes, int]]) -> None:
+            if nodes.pop(path, None) is None:
+                raise NoNodeError
+
+        self._operations.append(apply)
+
+    def commit_async(self) -> list[Any]:
+        nodes = dict(self._server.nodes)
+        for operation in self._operations:
+            try:
+                operation(nodes)
+            except KazooException as error:
+                return [error]
+        self._server.nodes = nodes
+        return [None] * len(self._operations)
+
+
+class Server:
+    """The nodes of a cluster without topics."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, tuple[bytes, int]] = {
+            LAYOUT.next_uid: (b"1", 0),
+            LAYOUT.cluster: (encode_cluster("abc"), 0),
+        }
+
+    def get_async(self, path: str) -> Any:
+        if path not in self.nodes:
+            raise NoNodeError
+        value, version = self.nodes[path]
+        return value, ZnodeStat(0, 0, 0, 0, version, 0, 0, 0, 0, 0, 0)
+
+    def exists_async(self, path: str) -> Any:
+        return self.get_async(path)[1] if path in self.nodes else None
+
+    def transaction(self) -> Transaction:
+        return Transaction(self)
+
+    def carry_out(self, order: Order) -> TopicOrderDone:
+        procedure = TopicOrder(order, time.monotonic() + 10).attempt(self, LAYOUT)
+        answers: list[Any] | None = None
+        for _ in range(STEPS_MAX):
+            try:
+                sends = next(procedure) if answers is None else procedure.send(answers)
+            except StopIteration as stop:
+                done = stop.value
+                assert isinstance(done, TopicOrderDone)
+                return done
+            answers = [_answer(send) for send in sends]
+        pytest.fail("it asks ZooKeeper without end")
+
+
+def _answer(send: Callable[[], Any]) -> Any:
+    try:
+        return send()
+    except KazooException as error:
+        return error
+
+
+def create(name: str, partitions: int = 1) -> CreateTopic:
+    return CreateTopic(
+        1, name, name * 32, "timeline", (("b1",),) * partitions, MEMBERS, 1, 1, TopicSettings()
+    )
+
+
+def update(topic: Topic, added: int = 0) -> UpdateTopic:
+    settings = topic.settings.changed({"labels": {"a": "b"}}, "a" * 32)
+    return UpdateTopic(1, topic.name, topic.creation_id, settings, (("b1",),) * added, MEMBERS)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def made(server: Server) -> Topic:
+    done = server.carry_out(create("t"))
+    assert done.topic is not None
+    return done.topic
+
+
+def test_topics_are_made_changed_and_deleted(server: Server) -> None:
+    topic = made(server)
+    assert server.carry_out(update(topic, added=1)).error == ""
+    assert server.carry_out(DeleteTopic(1, "t")).error == ""
+    assert server.nodes.keys() >= {LAYOUT.tombstone("1-2")}
+
+
+def test_a_topic_whose_partition_is_there_already_is_refused(server: Server) -> None:
+    """A counter that was restored from a backup, say. Brokers asked ZooKeeper again and again, for ever."""
+    server.nodes[LAYOUT.partition(1)] = b"", 0
+    done = server.carry_out(create("t"))
+    assert (done.error, done.text) == (
+        "unavailable",
+        "topic 't' cannot be created: ZooKeeper says NodeExistsError()",
+    )
+
+
+def test_partitions_that_are_there_already_are_not_added(server: Server) -> None:
+    topic = made(server)
+    server.nodes[LAYOUT.partition(2)] = b"", 0
+    done = server.carry_out(update(topic, added=1))
+    assert "cannot be changed: ZooKeeper says NodeExistsError()" in done.text
+
+
+def test_a_topic_without_its_partition_is_not_changed(server: Server) -> None:
+    topic = made(server)
+    del server.nodes[LAYOUT.partition(1)]
+    done = server.carry_out(update(topic))
+    assert "cannot be changed: ZooKeeper says NoNodeError()" in done.text
+    assert "cannot be deleted" in server.carry_out(DeleteTopic(1, "t")).text
