@@ -26,7 +26,9 @@ _TURN_REQUESTS = 256
 _TURN_ROWS = 2_048
 _TURN_BYTES = 1 << 20
 _REQUEST_BYTES = 512
-"""Weight of a request beside its payloads."""
+"""Weight of a request beside its payloads, its rows and its texts."""
+_ROW_BYTES = 64
+"""Weight of a row: all columns that an INSERT can have are views of its frame, which stays as long as it waits."""
 _RETRY_AFTER_MS = 100
 _PATIENT_MS: Final = 10_000
 """Rows that are due later than this from now can be delayed without harm."""
@@ -74,13 +76,13 @@ class Inserts:
         """
         assert isinstance(event, ClientFrameReceived)
         message, identity = event.message, event.route.identity
-        weight = _REQUEST_BYTES + sum(map(len, event.bodies))
+        rows = message.rows if isinstance(message, ChangeRequest) else 1
+        weight = _REQUEST_BYTES + rows * _ROW_BYTES + _text_bytes(message) + sum(map(len, event.bodies))
         if self.waiting_bytes + weight > limits.INSERTS_WAITING_BYTES_MAX:
             return identity, _busy(
                 message,
                 f"more than {limits.INSERTS_WAITING_BYTES_MAX >> 20} MiB of inserts wait at this broker",
             )
-        rows = message.rows if isinstance(message, ChangeRequest) else 1
         waiting = _Waiting(next(self._numbers), event, rows, weight)
         if identity in self._behind or _is_patient(message, now):
             if self.pace.wait_us(now.mono_us):
@@ -139,6 +141,13 @@ def _is_patient(message: object, now: Now) -> bool:
         return False
     soonest_ms = message.due.min(initial=_NEVER_MS)
     return bool(soonest_ms > now.wall_us // 1000 + _PATIENT_MS)
+
+
+def _text_bytes(message: object) -> int:
+    """Return the length of the texts of a request: there are as many groups as rows, and others may fill a frame."""
+    if not isinstance(message, ChangeRequest):
+        return 0
+    return len(message.topic) + len(message.name) + len(message.document) + sum(map(len, message.groups))
 
 
 def is_insert(event: Event) -> bool:

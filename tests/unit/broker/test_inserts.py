@@ -150,3 +150,17 @@ def test_more_than_the_pace_lets_in_soon_is_refused_and_what_is_due_soon_is_not(
     assert "deliveries come first" in reply.text
     assert reply.retry_after_ms > 0
     assert inserts.put(insert(99, route=b"y"), NOW) is None
+
+
+def test_what_waits_is_weighed_with_its_columns_and_texts() -> None:
+    """A hundred thousand requests without payloads weighed nothing, and took gigabytes."""
+    inserts = Inserts()
+    for event in (insert(1, rows=1_024, bytes_each=0), insert(2)):
+        assert isinstance(event.message, ChangeRequest)
+        if event.message.rows == 1:
+            event.message.document = "x" * 65_536
+        before = inserts.waiting_bytes
+        assert inserts.put(event, NOW) is None
+        assert inserts.waiting_bytes - before > 65_536
+    assert list(inserts.take(NOW))
+    assert inserts.waiting_bytes == 0
