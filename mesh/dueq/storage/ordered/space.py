@@ -63,8 +63,11 @@ class Space:
         wanted = int(min(usage.total * limits.BALLAST_SHARE, limits.BALLAST_BYTES))
         if self._ballast.exists() or usage.free - wanted < self.low_mark(usage.total):
             return
-        with self._ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, max(wanted, 1))
+        try:
+            with self._ballast.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, max(wanted, 1))
+        except OSError:  # a quota, say, of which the disk tells nothing: there is no reserve, then
+            self._ballast.unlink(missing_ok=True)
 
     def low_mark(self, total: int) -> int:
         """Free bytes below which inserts are refused: what acks, cancels and two flushes need stays."""

@@ -149,6 +149,9 @@ class OrderedStore:
             if isinstance(error, WriteFailed):
                 _suspect(folder)
             raise
+        except OSError as error:
+            release_ballast(folder)
+            raise StoreFailed(f"the data folder {folder}: {error.strerror}") from error
         (folder / _SUSPECT).unlink(missing_ok=True)
         return cls(timeline, payload, identity, found[-1], Space(folder))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from collections.abc import Iterator
@@ -64,7 +65,7 @@ def test_without_room_on_the_disk_nothing_is_set_aside(folder: Path) -> None:
 
 def test_without_files_to_open_nothing_is_set_aside(folder: Path) -> None:
     refused = 0
-    for files in range(3, 12):
+    for files in range(12):
         with limit(resource.RLIMIT_NOFILE, lowest_free_descriptor() + files):
             try:
                 OrderedStore.open(folder, "b1", "one").close()
@@ -79,6 +80,28 @@ def test_a_store_that_cannot_be_opened_gives_up_its_reserve(folder: Path) -> Non
     (folder / "ballast").write_bytes(b"reserve")
     with limit(resource.RLIMIT_FSIZE, 16), pytest.raises(StoreFailed):
         OrderedStore.open(folder, "b1", "one")
+    assert not (folder / "ballast").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_no_refusal_of_the_settings(folder: Path) -> None:
+    """A broker that could not lock its folder ended with the code of wrong settings, so nobody started it again."""
+    (folder / "lock").unlink()
+    (folder / "lock").mkdir()
+    (folder / "ballast").write_bytes(b"reserve")
+    with pytest.raises(StoreFailed, match="Is a directory"):
+        OrderedStore.open(folder, "b1", "one")
+    assert not (folder / "ballast").exists()
+
+
+def test_a_store_is_opened_without_a_reserve_where_there_may_be_none(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, offset: int, length: int) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    (folder / "ballast").unlink(missing_ok=True)
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    assert_whole(folder)
     assert not (folder / "ballast").exists()
 
 
