@@ -156,6 +156,7 @@ class _Supervisor:
         self._pause_s = dict.fromkeys((b.broker_id for b in mesh.brokers), _RESTART_S_MIN)
         self._gateway_at = 0.0
         self._gateway_pause_s = _RESTART_S_MIN
+        self._zookeeper_at = float("inf")
 
     def run(self, stop: _Stop) -> int:
         """Return the exit code once a signal came, or once nothing is left."""
@@ -173,15 +174,18 @@ class _Supervisor:
 
     def _watch_zookeeper(self) -> None:
         server = self._mesh.zookeeper
-        if server is None or server.running:
-            return
-        click.echo("dueq: ZooKeeper has ended; messages flow on, changes of leadership wait", err=True)
-        self._mesh.stop_zookeeper()
-        if self._restart:
+        if server is not None and not server.running:
+            click.echo("dueq: ZooKeeper has ended; messages flow on, changes of leadership wait", err=True)
+            self._mesh.stop_zookeeper()
+            if self._restart:
+                self._zookeeper_at = 0.0
+        if time.monotonic() >= self._zookeeper_at:
+            self._zookeeper_at = float("inf")
             try:
                 self._mesh.start_zookeeper()
             except DueqError as error:
                 click.echo(f"dueq: ZooKeeper cannot be started: {error}", err=True)
+                self._zookeeper_at = time.monotonic() + _RESTART_S_MAX
 
     def _watch_gateway(self) -> None:
         gateway = self._mesh.gateway

@@ -107,10 +107,17 @@ class ZooKeeperServer:
             timeout_s: seconds within which it must serve.
 
         Raises:
-            ZooKeeperServerError: there is no Java or no PySpark, the port is taken, the process ended, or
-                time ran out; nothing is left running.
+            ZooKeeperServerError: there is no Java or no PySpark, the port is taken, the folder cannot be written, the
+                process ended, or time ran out; nothing is left running.
         """
         assert not self.running, f"this ZooKeeper runs already as {self.pid}"
+        try:
+            self._start(timeout_s)
+        except OSError as error:
+            self.kill()
+            raise ZooKeeperServerError(f"the folder {self.folder} cannot be used: {error}") from error
+
+    def _start(self, timeout_s: float) -> None:
         java, classpath = _java(), _classpath()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._port = self._choose_port()

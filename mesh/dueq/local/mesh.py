@@ -10,6 +10,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -240,6 +241,12 @@ class LocalMesh:
             os.fsync(file.fileno())
         partial.replace(self.description_path)
 
+    def _describe_again(self) -> None:
+        """Write `mesh.json` for a part that was started again: it runs, also where that cannot be written."""
+        if self.description_path.exists():
+            with suppress(OSError):
+                self.write_description()
+
     # ------------------------------------------------------------ its parts
 
     def newly_dead(self) -> list[BrokerChild]:
@@ -261,8 +268,7 @@ class LocalMesh:
         """
         self.brokers[i].start()
         self._known_dead.discard(i)
-        if self.description_path.exists():
-            self.write_description()
+        self._describe_again()
         if wait:
             self.wait_ready([i], timeout)
 
@@ -270,8 +276,7 @@ class LocalMesh:
         """Start the gateway again at its old address; it answers soon."""
         assert self.gateway is not None
         self.gateway.launch(self.endpoints)
-        if self.description_path.exists():
-            self.write_description()
+        self._describe_again()
 
     def kill(self, i: int) -> None:
         """End broker `i` with SIGKILL and wait until it is gone."""
