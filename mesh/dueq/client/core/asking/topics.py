@@ -58,6 +58,7 @@ class Question:
         call: its number.
         request: what is under way.
         refused: how many attempts were temporarily refused; `refusal` is the last.
+        done: it has taken effect; what is asked since is something else.
     """
 
     def __init__(self, tools: Tools, call: int, deadline_us: int, effect: str = "") -> None:
@@ -68,6 +69,7 @@ class Question:
         self.request: AnyBrokerRequest | None = None
         self.refused = 0
         self.refusal: DueqError | None = None
+        self.done = False
         self._calls.begin(call, deadline_us, self._expired)
 
     def put(
@@ -90,6 +92,7 @@ class Question:
                 self.refusal = error_of(answer.code, answer.text, retry_ms)
                 self.again(max(self._context.jittered(BACK_OFF_US), retry_ms * 1000))
 
+        self.refused = 0  # of the attempts at what was asked before
         self.request = self._any_broker.ask(build, first, silence_us, lambda: calls.is_open(self.call))
 
     def again(self, delay_us: int) -> None:
@@ -111,7 +114,7 @@ class Question:
 
     def _expired(self) -> None:
         attempts = self.request.attempts if self.request is not None else 0
-        if self._effect and attempts > self.refused:
+        if self._effect and (self.done or attempts > self.refused):
             text = f"no answer in time: {self._effect}; retry() repeats the same request safely"
             self._calls.fail(self.call, OutcomeUnknown(text))
         else:
@@ -204,6 +207,7 @@ class Topics:
 
         def answered(answer: Answer) -> None:
             self._directory.made(event.topic, _partitions_of(answer))
+            question.done = True
             self._await_serving(question, event.topic)
 
         question.put(build, answered, COORDINATE_SILENCE_US)

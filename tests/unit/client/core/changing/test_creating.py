@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dueq.client.core.ports.effects import Completed, Effect
+from dueq.client.core.ports.effects import Completed, Effect, Failed
 from dueq.client.core.ports.events import CreateTopic, Inspect
+from dueq.errors import DueqError, OutcomeUnknown
 from dueq_codecs.messages import (
     BrokerInfo,
     ChangeRequest,
@@ -79,3 +80,35 @@ def test_an_answer_that_names_no_partitions_is_one_of_a_broker_that_does_not_say
     [request] = sent(stage.step(order), CreateTopicRequest)
     asked = stage.receive("a", Reply(request.request_id, Code.OK, document=document))
     assert of(answered(stage, asked, 1), Completed)
+
+
+def counted(stage: Stage, question: list[Effect]) -> list[Effect]:
+    """The brokers are counted, at the second attempt."""
+    [first] = sent(question, MetadataRequest)
+    stage.receive("a", Reply(first.request_id, Code.BUSY, retry_after_ms=1))
+    [again] = sent(stage.run_until(stage.ms + 300), MetadataRequest)
+    infos = (BrokerInfo("a", endpoint("a")),)
+    return stage.receive("a", MetadataReply(again.request_id, Code.OK, "", infos))
+
+
+def failure(effects: list[Effect]) -> DueqError:
+    """What the call has failed with."""
+    [failed] = of(effects, Failed)
+    return failed.error
+
+
+def test_refusals_of_the_count_do_not_hide_that_the_creation_was_not_answered(stage: Stage) -> None:
+    begun = stage.step(CreateTopic(1, stage.at_us(3_000), b"c" * 16, TOPIC))
+    assert sent(counted(stage, begun), CreateTopicRequest)
+    assert isinstance(failure(stage.run_until(3_100)), OutcomeUnknown)
+
+
+def test_nor_do_refusals_of_the_creation_hide_that_it_has_succeeded(stage: Stage) -> None:
+    """The topic is there, and not serving yet."""
+    order = CreateTopic(1, stage.at_us(3_000), b"c" * 16, TOPIC, replicas=1)
+    [first] = sent(stage.step(order), CreateTopicRequest)
+    stage.receive("a", Reply(first.request_id, Code.COORDINATOR_UNAVAILABLE, retry_after_ms=1))
+    [again] = sent(stage.run_until(stage.ms + 300), CreateTopicRequest)
+    [question] = sent(stage.receive("a", Reply(again.request_id, Code.OK, document="[7]")), MetadataRequest)
+    stage.receive("a", Reply(question.request_id, Code.BUSY, retry_after_ms=60_000))
+    assert isinstance(failure(stage.run_until(3_100)), OutcomeUnknown)
