@@ -57,7 +57,7 @@ class RequestWindows:
     def submit(self, part: Part) -> None:
         """Send a part; `part.done` is called once with its answer."""
         if part.long and not len(part.upload):
-            self._uploads.start(part, self._uploaded)
+            self._uploads.start(part, self._uploaded, self._not_uploaded)
             return
         if part.anywhere and not part.alone:
             part.uid = 0
@@ -404,6 +404,14 @@ class RequestWindows:
             change.set_uploads()
             self._send(change)
 
+    def _not_uploaded(self, part: Part, error: DueqError) -> None:
+        """A long payload is refused; a copy of its request may have been appended before."""
+        change = part.change
+        if change is None:
+            part.fail(error)
+        elif change.request.request_id in self._asked:
+            self._refused(change, error)
+
     def _brought(self, change: Change) -> None:
         """The partition has the shared body now."""
         if change.request.request_id in self._asked:
@@ -417,7 +425,7 @@ class RequestWindows:
     def _upload_again(self, change: Change) -> None:
         change.set_timer(None)
         for part in change.parts:
-            self._uploads.start(part, self._uploaded)
+            self._uploads.start(part, self._uploaded, self._not_uploaded)
 
     # -------------------------------------------------------------- error texts
 

@@ -39,9 +39,11 @@ class _Upload:
         again: chunks to send once more.
     """
 
-    def __init__(self, part: Part, then: Callable[[Part], None]) -> None:
+    def __init__(
+        self, part: Part, then: Callable[[Part], None], failed: Callable[[Part, DueqError], None]
+    ) -> None:
         self.part = part
-        self.then = then
+        self.then, self.failed = then, failed
         self.numbers: list[int] = []
         self.refusal: DueqError | None = None
         self.timer: Timer | None = None
@@ -73,10 +75,12 @@ class Uploads:
         self._uploads: dict[Part, _Upload] = {}
         self._asked: dict[int, _Upload] = {}
 
-    def start(self, part: Part, then: Callable[[Part], None]) -> None:
-        """Upload a part's long rows (again); `then` is called when the last is safe."""
+    def start(
+        self, part: Part, then: Callable[[Part], None], failed: Callable[[Part, DueqError], None]
+    ) -> None:
+        """Upload a part's long rows (again); `then` is called when the last is safe, `failed` if they are refused."""
         if part not in self._uploads:
-            upload = self._uploads[part] = _Upload(part, then)
+            upload = self._uploads[part] = _Upload(part, then, failed)
             self._pump(upload)
 
     def stop(self, part: Part) -> DueqError | None:
@@ -217,4 +221,4 @@ class Uploads:
     def _fail(self, upload: _Upload, error: DueqError) -> None:
         self._uploads.pop(upload.part, None)
         self._forget(upload)
-        upload.part.fail(error)
+        upload.failed(upload.part, error)

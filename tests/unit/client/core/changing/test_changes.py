@@ -431,6 +431,33 @@ def test_an_upload_that_has_begun_anew_ends_when_an_earlier_copy_of_the_request_
     assert not sent(stage.run_until(stage.ms + 5_000), ChunkRequest)
 
 
+def lost_upload(stage: Stage, *, silent: bool) -> ChunkRequest:
+    """A leader does not know an upload and gets it anew; if silent, a first copy of the request got no answer."""
+    chunks = sent(stage.insert(7, LONG), ChunkRequest)
+    chunks += sent(stage.receive("a", safe(chunks[0])), ChunkRequest)
+    effects = [effect for chunk in chunks[1:] for effect in stage.receive("a", safe(chunk))]
+    [request] = sent(effects, ChangeRequest)
+    if silent:
+        [request] = sent(stage.run_until(stage.ms + 1_100), ChangeRequest)
+    [first] = sent(stage.receive("a", refuse(request, Code.UNKNOWN_UPLOAD)), ChunkRequest)
+    return first
+
+
+def test_a_long_payload_that_is_refused_the_second_time_leaves_no_request_open(stage: Stage) -> None:
+    first = lost_upload(stage, silent=False)
+    [failed] = of(stage.receive("a", ChunkReply(first.request_id, Code.PAYLOAD_TOO_LARGE, "why")), Failed)
+    assert isinstance(failed.error, PayloadTooLarge)
+    for call in range(limits.REQUESTS_IN_FLIGHT_MAX + 10):
+        [request] = sent(stage.insert(100 + call, b"x"), ChangeRequest)
+        assert of(stage.receive("a", ok(request, 100 + call)), Completed)
+
+
+def test_nor_is_the_outcome_known_if_the_first_copy_of_its_request_got_no_answer(stage: Stage) -> None:
+    first = lost_upload(stage, silent=True)
+    [failed] = of(stage.receive("a", ChunkReply(first.request_id, Code.PAYLOAD_TOO_LARGE, "why")), Failed)
+    assert isinstance(failed.error, OutcomeUnknown)
+
+
 def test_a_retry_after_the_brokers_have_forgotten_is_refused(stage: Stage) -> None:
     stage.insert(7, b"x", timeout_ms=2_500)
     [failed] = of(stage.run_until(stage.ms + 2_500), Failed)
