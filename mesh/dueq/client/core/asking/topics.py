@@ -59,6 +59,7 @@ class Question:
         request: what is under way.
         refused: how many attempts were temporarily refused; `refusal` is the last.
         done: it has taken effect; what is asked since is something else.
+        answers: to attempts at the present request.
     """
 
     def __init__(self, tools: Tools, call: int, deadline_us: int, effect: str = "") -> None:
@@ -67,7 +68,7 @@ class Question:
         self._effect = effect
         self.call = call
         self.request: AnyBrokerRequest | None = None
-        self.refused = 0
+        self.refused = self.answers = 0
         self.refusal: DueqError | None = None
         self.done = False
         self._calls.begin(call, deadline_us, self._expired)
@@ -81,9 +82,11 @@ class Question:
         """Ask; refusals, temporary or final, never reach `answered`."""
         calls = self._calls
 
-        def first(_: AnyBrokerRequest, answer: Answer) -> None:
+        def first(request: AnyBrokerRequest, answer: Answer) -> None:
+            self.answers += 1
             if answer.code in FINAL:
-                calls.fail(self.call, error_of(answer.code, answer.text))
+                silent = request.attempts > self.answers
+                calls.fail(self.call, self._refused(answer, silent=silent))
             elif answer.code in (Code.OK, Code.TOPIC_NOT_FOUND):
                 answered(answer)
             else:
@@ -92,7 +95,7 @@ class Question:
                 self.refusal = error_of(answer.code, answer.text, retry_ms)
                 self.again(max(self._context.jittered(BACK_OFF_US), retry_ms * 1000))
 
-        self.refused = 0  # of the attempts at what was asked before
+        self.refused = self.answers = 0  # those were of attempts at what was asked before
         self.request = self._any_broker.ask(build, first, silence_us, lambda: calls.is_open(self.call))
 
     def again(self, delay_us: int) -> None:
@@ -111,6 +114,18 @@ class Question:
             self._calls.fail(self.call, error_of(answer.code, answer.text))
         else:
             self.again(0)
+
+    def _refused(self, answer: Answer, *, silent: bool) -> DueqError:
+        """A final refusal; `silent`: an earlier attempt got no answer, and may have taken effect.
+
+        But a topic that exists, and is not that of this call, was there before.
+        """
+        error = error_of(answer.code, answer.text)
+        if not self._effect or answer.code is Code.TOPIC_EXISTS or not (silent or self.done):
+            return error
+        unknown = OutcomeUnknown(f"{self._effect}; an attempt that came later was refused: {error}")
+        unknown.__cause__ = error
+        return unknown
 
     def _expired(self) -> None:
         attempts = self.request.attempts if self.request is not None else 0

@@ -6,7 +6,7 @@ import pytest
 
 from dueq.client.core.ports.effects import Completed, Effect, Failed
 from dueq.client.core.ports.events import CreateTopic, Inspect
-from dueq.errors import DueqError, OutcomeUnknown
+from dueq.errors import DueqError, InvalidRequest, OutcomeUnknown, TopicExists
 from dueq_codecs.messages import (
     BrokerInfo,
     ChangeRequest,
@@ -112,3 +112,22 @@ def test_nor_do_refusals_of_the_creation_hide_that_it_has_succeeded(stage: Stage
     [question] = sent(stage.receive("a", Reply(again.request_id, Code.OK, document="[7]")), MetadataRequest)
     stage.receive("a", Reply(question.request_id, Code.BUSY, retry_after_ms=60_000))
     assert isinstance(failure(stage.run_until(3_100)), OutcomeUnknown)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [(Code.INVALID_REQUEST, OutcomeUnknown), (Code.TOPIC_EXISTS, TopicExists)]
+)
+def test_a_refusal_after_an_attempt_without_an_answer_does_not_say_that_nothing_was_done(
+    stage: Stage, code: Code, expected: type[DueqError]
+) -> None:
+    """The broker that made the topic may be the one that is missing now for its replicas."""
+    stage.step(CreateTopic(1, stage.at_us(30_000), b"c" * 16, TOPIC, replicas=1))
+    [again] = sent(stage.run_until(stage.ms + 4_100), CreateTopicRequest)
+    assert isinstance(failure(stage.receive("a", Reply(again.request_id, code, "why"))), expected)
+
+
+def test_a_refusal_of_the_first_attempt_says_it(stage: Stage) -> None:
+    order = CreateTopic(1, stage.at_us(30_000), b"c" * 16, TOPIC, replicas=1)
+    [request] = sent(stage.step(order), CreateTopicRequest)
+    refused = stage.receive("a", Reply(request.request_id, Code.INVALID_REQUEST, "why"))
+    assert isinstance(failure(refused), InvalidRequest)
