@@ -243,7 +243,7 @@ class ClientCore:
 
         self._calls.begin(event.call, event.deadline_us, expired)
         self._opening[event.consumer_id] = event.call
-        self._directory.ensure(event.topic, found)
+        self._directory.ensure(event.topic, found, lambda: self._calls.is_open(event.call))
 
     def _on_settle(self, event: happened.Settle) -> None:
         consumer = self._consumers.get(event.consumer_id)

@@ -21,6 +21,9 @@ REFRESH_US_MIN: Final = 50_000
 OLD_US: Final = 30_000_000
 """A topic in use is asked for again after this time."""
 
+_SWEEP_FROM: Final = 16
+"""With fewer waiters than this, those that are not wanted any more are not cleared."""
+
 Waiter = Callable[["Topic | DueqError"], None]
 
 
@@ -66,7 +69,15 @@ class _Fetch:
 
     def __init__(self) -> None:
         self.denied = 0
-        self.waiters: list[Waiter] = []
+        self.waiters: list[tuple[Waiter, Callable[[], bool]]] = []
+        self._sweep_from = _SWEEP_FROM
+
+    def add(self, then: Waiter, wanted: Callable[[], bool]) -> None:
+        """Have one more wait. While no broker answers, calls come and are over, and each may hold its payloads."""
+        if len(self.waiters) >= self._sweep_from:
+            self.waiters = [waiter for waiter in self.waiters if waiter[1]()]
+            self._sweep_from = max(2 * len(self.waiters), _SWEEP_FROM)
+        self.waiters.append((then, wanted))
 
 
 class Directory:
@@ -121,16 +132,21 @@ class Directory:
         else:
             self._hints.pop(uid, None)
 
-    def ensure(self, name: str, then: Waiter) -> None:
-        """Call `then` with the topic, at once when it is known, or with the error."""
+    def ensure(self, name: str, then: Waiter, wanted: Callable[[], bool]) -> None:
+        """Call `then` with the topic, at once when it is known, or with the error, if it is still `wanted`."""
         topic = self._topics.get(name)
         if topic is not None:
             then(topic)
         else:
-            self.refresh(name, then)
+            self.refresh(name, then, wanted)
 
-    def refresh(self, name: str, then: Waiter | None = None) -> None:
-        """Ask again; questions about one topic are shared, and not asked too often."""
+    def refresh(
+        self, name: str, then: Waiter | None = None, wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Ask again; questions about one topic are shared, and not asked too often.
+
+        `then` is forgotten once it is not `wanted` any more.
+        """
         fetch = self._fetches.get(name)
         if fetch is None:
             fetch = self._fetches[name] = _Fetch()
@@ -141,7 +157,7 @@ class Directory:
             else:
                 self._context.after(REFRESH_US_MIN - age_us, lambda: self._fetch(name, fetch))
         if then is not None:
-            fetch.waiters.append(then)
+            fetch.add(then, wanted)
 
     def _fetch(self, name: str, fetch: _Fetch) -> None:
         self._any_broker.ask(
@@ -179,7 +195,7 @@ class Directory:
         for uid in topic.uids:
             self._hints.pop(uid, None)
         self._on_change(topic)
-        for then in fetch.waiters:
+        for then, _ in fetch.waiters:
             then(topic)
 
     def _fail(self, name: str, fetch: _Fetch, error: DueqError) -> None:
@@ -187,7 +203,7 @@ class Directory:
         if isinstance(error, TopicNotFound):
             self._topics.pop(name, None)
             self._on_gone(name, error)
-        for then in fetch.waiters:
+        for then, _ in fetch.waiters:
             then(error)
 
     def made(self, name: str, uids: Sequence[int]) -> None:

@@ -88,7 +88,9 @@ class LeaderQuestions(Generic[Asked]):
         """Ask, until the deadline."""
         question = self._open[event.call] = Question(event)
         self._calls.begin(event.call, event.deadline_us, lambda: self._expired(question))
-        self._directory.ensure(event.topic, lambda topic: self._found(question, topic))
+        self._directory.ensure(
+            event.topic, lambda topic: self._found(question, topic), lambda: event.call in self._open
+        )
 
     def abandon(self, call: int) -> None:
         """Nobody waits any more."""

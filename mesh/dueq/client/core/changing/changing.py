@@ -128,7 +128,11 @@ class Changing:
             self._look_up(event, call)
 
     def _look_up(self, event: Event, call: PartsCall) -> None:
-        self._directory.refresh(event.topic, lambda found: self._found(event, call, found))
+        self._directory.refresh(
+            event.topic,
+            lambda found: self._found(event, call, found),
+            lambda: self._calls.is_open(event.call),
+        )
 
     def _found(self, event: Event, call: PartsCall, topic: Topic | DueqError) -> None:
         if not self._calls.is_open(event.call):
@@ -455,7 +459,7 @@ class Changing:
                 call, InvalidRequest(f"{text}: it belongs to another topic, or to one that was deleted")
             )
 
-        self._directory.refresh(event.topic, refreshed)
+        self._directory.refresh(event.topic, refreshed, lambda: self._calls.is_open(event.call))
 
     def _cut_alter(self, event: Alter, call: PartsCall) -> list[Part]:
         """One partition's rows together, in the call's order."""

@@ -78,7 +78,9 @@ class Pulling:
         if event.holder:
             self._unordered[name] = pulling
         self._calls.begin(event.call, event.deadline_us, lambda: self._expired(pulling))
-        self._directory.ensure(event.topic, lambda topic: self._found(pulling, topic))
+        self._directory.ensure(
+            event.topic, lambda topic: self._found(pulling, topic), lambda: not pulling.over
+        )
 
     def abandon(self, call: int) -> None:
         """Nobody waits any more."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from dueq.client.core.ports.effects import Completed
-from dueq.client.core.ports.events import FetchTopics, Inspect
+import weakref
+
+import numpy as np
+
+from dueq.client.core.ports.effects import Completed, Failed
+from dueq.client.core.ports.events import FetchTopics, Insert, Inspect
+from dueq.errors import Disconnected
 from dueq_codecs.messages import (
     BrokerInfo,
     Code,
@@ -13,7 +18,7 @@ from dueq_codecs.messages import (
     Reply,
     TopicInfo,
 )
-from tests.unit.client.stage import Stage, endpoint, of, sent
+from tests.unit.client.stage import TOPIC, Stage, endpoint, of, sent
 
 
 def connected() -> Stage:
@@ -61,3 +66,19 @@ def test_where_nobody_has_answered_yet_the_first_who_does_gives_the_others_a_whi
     assert not of(stage.receive("a", Reply(asked[0].request_id, Code.OK, document="{}")), Completed)
     [done] = of(stage.receive("b", Reply(asked[1].request_id, Code.OK, document="{}")), Completed)
     assert set(done.value.documents) == {"a", "b"}
+
+
+def test_calls_that_are_over_leave_nothing_behind_while_no_broker_answers() -> None:
+    """A producer that tries again and again while the mesh is away would hold the payloads of every attempt."""
+    stage = Stage()
+    stage.step()
+    columns: list[weakref.ref[np.ndarray]] = []
+    for call in range(1, 1501):
+        due, size = np.full(1, 5_000, np.uint64), np.ones(1, np.uint32)
+        columns.append(weakref.ref(due))
+        stage.core.step([Insert(call, stage.at_us(call), TOPIC, [b"x"], due, size, size)], stage.now)
+        del due
+        [failed] = of(stage.run_until(call), Failed)
+        assert isinstance(failed.error, Disconnected)
+        stage.effects.clear()
+    assert sum(column() is not None for column in columns) < 20
