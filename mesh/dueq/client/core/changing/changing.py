@@ -33,7 +33,7 @@ from dueq.client.core.ports.events import (
     SetGroup,
 )
 from dueq.client.core.ports.parts import PartsCall
-from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
+from dueq.errors import Disconnected, DueqError, InvalidRequest, OutcomeUnknown, PayloadTooLarge
 from dueq_codecs.groups import home_of_group
 from dueq_codecs.meta import prefix_bytes
 from dueq_codecs.records import NO_U16, NO_U64, U16, OnDuplicate, RecordKind
@@ -96,6 +96,12 @@ class Changing:
     def repeat(self, event: Repeat) -> None:
         """Send the failed parts again."""
         call = event.of
+        if call.call in self._open:
+            # Of two that wait for the same parts only one would be told.
+            self._calls.begin(event.call, event.deadline_us, lambda: None)
+            text = "the call is being repeated already: what comes of it is not known yet"
+            self._calls.fail(event.call, OutcomeUnknown(text))
+            return
         call.call = event.call
         failed = [part for part in call.parts if part.error is not None]
         self._await(call, event.deadline_us)

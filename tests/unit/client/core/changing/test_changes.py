@@ -458,6 +458,21 @@ def test_nor_is_the_outcome_known_if_the_first_copy_of_its_request_got_no_answer
     assert isinstance(failed.error, OutcomeUnknown)
 
 
+def test_of_two_retries_at_once_each_gets_an_answer(stage: Stage) -> None:
+    """Two tasks may have caught the same error."""
+    stage.insert(7, b"x", timeout_ms=500)
+    [failed] = of(stage.run_until(stage.ms + 500), Failed)
+    assert failed.repeat is not None
+    stage.step(events.Repeat(8, stage.at_us(stage.ms + 9_000), failed.repeat))
+    [second] = of(stage.step(events.Repeat(9, stage.at_us(stage.ms + 9_000), failed.repeat)), Failed)
+    assert (second.call, type(second.error)) == (9, OutcomeUnknown)
+    request = sent(stage.effects, ChangeRequest)[-1]
+    [done] = of(stage.receive("a", ok(request, 90)), Completed)
+    assert done.call == 8
+    [third] = of(stage.step(events.Repeat(10, stage.at_us(stage.ms + 9_000), failed.repeat)), Completed)
+    assert third.value.ids() == done.value.ids()
+
+
 def test_a_retry_after_the_brokers_have_forgotten_is_refused(stage: Stage) -> None:
     stage.insert(7, b"x", timeout_ms=2_500)
     [failed] = of(stage.run_until(stage.ms + 2_500), Failed)
