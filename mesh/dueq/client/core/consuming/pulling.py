@@ -30,6 +30,7 @@ from dueq.client.core.links.refusals import FINAL, error_of
 from dueq.client.core.ports.change import Part
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.events import Pull
+from dueq.client.core.ports.timers import Timer
 from dueq.errors import Disconnected, DueqError, Superseded
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply, Push, PushChunk
 from dueq_codecs.records import RecordKind
@@ -401,6 +402,7 @@ class Pulling:
         self, pulling: PullCall, kind: RecordKind, deliveries: Sequence[Delivery], amount_ms: int = 0
     ) -> None:
         """Give messages back; nobody waits for that."""
+        timers: dict[Part, Timer] = {}
         for uid in dict.fromkeys(delivery.uid for delivery in deliveries):
             mine = [delivery for delivery in deliveries if delivery.uid == uid]
             amounts = [amount_ms] * len(mine) if kind is RecordKind.NACK else []
@@ -410,12 +412,16 @@ class Pulling:
                 uid,
                 self._context.settling_id,
                 len(mine),
-                lambda part: None,
+                lambda part: timers.pop(part).cancel(),
                 first=np.array([delivery.first for delivery in mine], np.uint64),
                 target_sequence=np.array([delivery.sequence for delivery in mine], np.uint64),
                 target_row=np.array([delivery.row for delivery in mine], np.uint16),
                 token=np.array([delivery.token for delivery in mine], np.uint64),
                 amount_ms=np.array(amounts, np.uint64),
             )
-            self._context.after(limits.DEDUP_MS * 1000, lambda part=part: self._windows.expire(part))  # type: ignore[misc]
+            # Beyond the brokers' memory of requests a repetition proves nothing.
+            timers[part] = self._context.after(
+                limits.DEDUP_MS * 1000,
+                lambda part=part: self._windows.expire(part),  # type: ignore[misc]
+            )
             self._windows.submit(part)

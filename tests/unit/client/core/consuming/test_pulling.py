@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
 from dueq.client.core.ports import events
+from dueq.client.core.ports.change import Part
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.effects import Completed, Effect, Failed
 from dueq.errors import Disconnected, InvalidRequest, Superseded, TopicNotFound
@@ -19,7 +22,7 @@ from dueq_codecs.messages import (
     MetadataRequest,
 )
 from dueq_codecs.records import RecordKind
-from tests.unit.client.stage import TOPIC, Half, Stage, of, push, sent
+from tests.unit.client.stage import TOPIC, Half, Stage, of, ok, push, sent
 
 CALL = 7
 LIFE = 5
@@ -98,6 +101,23 @@ def test_what_comes_when_its_lease_is_over_goes_back_and_the_leader_is_asked_ane
     assert (again.credit, len(again.held_uid)) == (10, 0)
     [released] = sent(late + stage.run_until(stage.ms + 5), ChangeRequest)
     assert (released.kind, released.rows) == (RecordKind.RELEASE, 1)
+
+
+def test_what_was_given_back_is_forgotten_once_that_is_confirmed() -> None:
+    """Long polls that end as their messages come give back many: each held 15 minutes of memory."""
+    stage = staged("a")
+    gc.collect()
+    before = sum(type(found) is Part for found in gc.get_objects())
+    for call in range(100, 150):
+        frame = pull(stage, call=call)
+        stage.step(events.Abandon(call))
+        effects = bring(stage, frame, b"x", sequence=call) + stage.run_until(stage.ms + 5)
+        [released] = sent(effects, ChangeRequest)
+        stage.receive("a", ok(released, 1_000 + call, outcomes=[0]))
+    stage.run_until(stage.ms + 20_000)
+    stage.effects.clear()
+    gc.collect()
+    assert sum(type(found) is Part for found in gc.get_objects()) - before < 5
 
 
 def test_what_is_over_when_the_call_ends_is_not_its_answer() -> None:
