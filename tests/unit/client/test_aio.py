@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dueq import AsyncClient, AsyncMessage, ClientClosed, MessageNotFound, Outcome, OutcomeUnknown
+from dueq_codecs.messages import ConsumerAction
 from tests.unit.client.fake_broker import FakeBroker
 
 DUE = 4_000_000_000_000
@@ -93,5 +94,25 @@ def test_a_cancelled_call_is_abandoned_and_an_unknown_one_can_be_retried(broker:
             broker.refuse = lambda request: None
             assert len(await caught.value.retry()) == 26
             assert [payload for payload, _ in broker.rows.values()] == [b"y"]
+
+    run(work())
+
+
+def test_a_consumer_whose_opening_is_cancelled_takes_no_messages(broker: FakeBroker) -> None:
+    def said(action: ConsumerAction) -> bool:
+        return any(frame.action is action for frame in broker.frames)
+
+    async def work() -> None:
+        async with AsyncClient(broker.endpoint) as client:
+            await client.topics()
+            opening = asyncio.create_task(client.consumer("departures").receive())
+            await asyncio.sleep(0)
+            broker.wait_for(
+                lambda: said(ConsumerAction.ATTACH)
+            )  # holds up the loop: the answer waits for its turn
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+            await asyncio.to_thread(broker.wait_for, lambda: said(ConsumerAction.GOODBYE), 5)
 
     run(work())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -279,6 +280,9 @@ class AsyncConsumer:
             await self._connection.run(call, None)
         except BaseException:
             runtime.remove_inbox(self.consumer_id)
+            with suppress(DueqError):
+                # The answer may be on its way: an open consumer that nobody has would take messages again and again.
+                self._connection.send(runtime, calls.close_consumer(self.consumer_id, ()), CLOSE_S)
             raise
         self._connection.closes(self)
         self._runtime = runtime
