@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dueq import limits
 from dueq.client.message import BaseMessage
@@ -17,6 +17,10 @@ from dueq_codecs.records import REASON_BYTES_MAX
 LOOK_S: Final = 0.25
 """A signal only leaves a note, since it may interrupt whoever holds a lock; the note is read this often."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_notes: Final[list[Callable[[], None]]] = []
+"""Of all runs in the main thread, where several may go on in one loop."""
+_before: Final[dict[signal.Signals, Any]] = {}
+"""The handlers that were there when the first of them began."""
 
 
 class Handled(NamedTuple):
@@ -76,11 +80,20 @@ def ending_signals(note: Callable[[], None]) -> Iterator[float | None]:
     if threading.current_thread() is not threading.main_thread():
         yield None
         return
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    for number in _SIGNALS:
-        signal.signal(number, lambda _number, _frame: note())
+    _notes.append(note)
+    if len(_notes) == 1:
+        for number in _SIGNALS:
+            _before[number] = signal.getsignal(number)
+            signal.signal(number, _note_all)
     try:
         yield LOOK_S
     finally:
-        for number, old in before.items():
-            signal.signal(number, signal.SIG_DFL if old is None else old)
+        _notes.remove(note)
+        if not _notes:
+            for number, old in _before.items():
+                signal.signal(number, signal.SIG_DFL if old is None else old)
+
+
+def _note_all(_number: int, _frame: object) -> None:
+    for note in list(_notes):
+        note()

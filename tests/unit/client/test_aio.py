@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any
@@ -114,5 +115,25 @@ def test_a_consumer_whose_opening_is_cancelled_takes_no_messages(broker: FakeBro
             with pytest.raises(asyncio.CancelledError):
                 await opening
             await asyncio.to_thread(broker.wait_for, lambda: said(ConsumerAction.GOODBYE), 5)
+
+    run(work())
+
+
+def test_a_signal_ends_all_runs_of_a_loop_and_the_last_puts_the_handlers_back(broker: FakeBroker) -> None:
+    numbers = (signal.SIGTERM, signal.SIGINT)
+
+    async def work() -> None:
+        broker.add_topic("arrivals")
+        before = [signal.getsignal(number) for number in numbers]
+        async with AsyncClient(broker.endpoint) as client:
+            consumers = [client.consumer(topic) for topic in ("departures", "arrivals", "arrivals")]
+            runs = [asyncio.create_task(consumer.run(print)) for consumer in consumers]
+            while not all(consumer.attached for consumer in consumers):
+                await asyncio.sleep(0.01)
+            consumers[0].stop()
+            assert await runs[0] == (0, 0, 0)
+            signal.raise_signal(signal.SIGTERM)
+            assert await asyncio.gather(*runs[1:]) == [(0, 0, 0)] * 2
+        assert [signal.getsignal(number) for number in numbers] == before
 
     run(work())
