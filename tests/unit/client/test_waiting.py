@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from dueq.client.aio.waiting import Bridges, Pending
+from dueq.client.aio.waiting import Bridges, Pending, _Bridge
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed
 from dueq.client.host import Answer
@@ -54,3 +56,32 @@ def test_an_answer_is_not_lost_when_its_task_is_cancelled_at_the_same_instant(an
         return late
 
     assert asyncio.run(run()) == [Completed(7, "messages")]
+
+
+async def bridge_of(bridges: Bridges) -> _Bridge:
+    return bridges.here()
+
+
+def test_of_loops_that_have_ended_only_the_last_is_kept() -> None:
+    """A program may run a loop of its own for each piece of work, and keep the client."""
+    bridges, loops = Bridges(), []
+    for _ in range(5):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(bridge_of(bridges))
+        loop.close()
+        loops.append(weakref.ref(loop))
+    del loop
+    gc.collect()
+    assert [found() is None for found in loops] == [True] * 4 + [False]
+
+
+@pytest.mark.parametrize("in_its_turn", [True, False])
+def test_what_comes_for_a_loop_that_has_ended_is_dropped(in_its_turn: bool) -> None:
+    bridges, loop = Bridges(), asyncio.new_event_loop()
+    bridge = loop.run_until_complete(bridge_of(bridges))
+    if in_its_turn:
+        bridge.post(print)  # the loop ends before it gets to that
+    loop.close()
+    for _ in range(10):
+        bridge.post(print)
+    assert not bridge._waiting

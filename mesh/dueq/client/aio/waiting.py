@@ -6,7 +6,6 @@ There is no loop of its own and no global one.
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -21,7 +20,7 @@ class _Bridge:
     """From I/O threads into one loop; actions that come close together cost one awakening."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._call = loop.call_soon_threadsafe
+        self._call, self._is_closed = loop.call_soon_threadsafe, loop.is_closed
         self._waiting: deque[Callable[[], object]] = deque()
         self._scheduled = False
 
@@ -33,7 +32,10 @@ class _Bridge:
             try:
                 self._call(self._drain)
             except RuntimeError:  # the loop is closed: nobody waits any more
+                self._scheduled = False
                 self._waiting.clear()
+        elif self._is_closed():  # it was, before its turn came
+            self._waiting.clear()
 
     def _drain(self) -> None:
         self._scheduled = False
@@ -49,13 +51,16 @@ class Bridges:
     """The bridges of one client, one for each loop that has used it."""
 
     def __init__(self) -> None:
-        self._of: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Bridge] = weakref.WeakKeyDictionary()
+        # A bridge holds its loop; those of closed loops go when there is another loop.
+        self._of: dict[asyncio.AbstractEventLoop, _Bridge] = {}
 
     def here(self) -> _Bridge:
         """The bridge of the running loop."""
         loop = asyncio.get_running_loop()
         bridge = self._of.get(loop)
         if bridge is None:
+            for old in [old for old in self._of.copy() if old.is_closed()]:
+                self._of.pop(old, None)
             bridge = self._of[loop] = _Bridge(loop)
         return bridge
 
