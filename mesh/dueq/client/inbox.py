@@ -38,9 +38,10 @@ class Inbox:
     # -------------------------------------------------------------- the I/O thread
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        """Messages have come."""
+        """Messages have come. Who has closed gets none: the session machine gives back what was not handed out."""
         with self._lock:
-            self._buffer.extend(deliveries)
+            if not self.closed:
+                self._buffer.extend(deliveries)
         self._wake()
 
     def reclaim(self, deliveries: Sequence[Delivery]) -> list[Delivery]:

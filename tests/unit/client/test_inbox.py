@@ -27,6 +27,15 @@ def test_of_what_is_lost_the_user_hears_what_he_has_and_the_rest_can_go_back() -
     assert inbox.close() == []
 
 
+def test_what_comes_when_it_is_closed_is_not_handed_out() -> None:
+    stage = Stage()
+    attached(stage)
+    inbox = Inbox(lambda: None)
+    assert inbox.close() == []
+    inbox.deliver(delivered(stage, "a", b"x"))
+    assert inbox.take(9, 0) == []
+
+
 def test_what_is_reclaimed_is_not_handed_out_any_more() -> None:
     inbox, first, second = with_two()
     assert inbox.reclaim([first, second]) == [second]

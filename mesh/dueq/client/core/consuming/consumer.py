@@ -186,8 +186,11 @@ class Consumer:
         self._closing = event
         self._leaders.closing = True
         self._calls.begin(event.call, event.deadline_us, self._close_now)
-        if event.unhandled:
-            self._settling.settle(Settle(self.consumer_id, RecordKind.RELEASE, event.unhandled))
+        # Of what has come since the user has closed he knows nothing.
+        unhandled = [delivery for delivery in self.held.values() if not delivery.handed]
+        unhandled += event.unhandled
+        if unhandled:
+            self._settling.settle(Settle(self.consumer_id, RecordKind.RELEASE, unhandled))
         self._settling.flush()
         if not self._settling.idle:
             for session in self._leaders.sessions.values():

@@ -7,7 +7,7 @@ from dueq.client.core.ports.effects import LeaseLost
 from dueq_codecs.messages import ChangeRequest, ConsumerAction, ConsumerFrame
 from dueq_codecs.records import Outcome, RecordKind
 from tests.unit.client.core.consuming.test_consumer import attached, delivered
-from tests.unit.client.stage import CONSUMER, Stage, confirm, of, ok, sent
+from tests.unit.client.stage import CONSUMER, Stage, confirm, endpoint, of, ok, push, sent
 
 
 def test_detached_leases_outlive_the_silence_of_a_leader() -> None:
@@ -37,6 +37,7 @@ def test_the_goodbye_of_who_has_detached_leases_lists_what_is_not_settled() -> N
     stage = Stage()
     attached(stage, detached=True)
     (sent_off, unhandled) = delivered(stage, "a", b"x", b"y", left_ms=60_000)
+    sent_off.handed = True
     closing = stage.step(events.CloseConsumer(5, stage.at_us(5_000), CONSUMER, [unhandled]))
     (request,) = sent(closing + stage.run_until(stage.ms + 2), ChangeRequest)
     assert request.kind is RecordKind.RELEASE
@@ -45,3 +46,18 @@ def test_the_goodbye_of_who_has_detached_leases_lists_what_is_not_settled() -> N
         ConsumerFrame,
     )
     assert (goodbye.action, goodbye.held_token.tolist()) == (ConsumerAction.GOODBYE, [sent_off.token])
+
+
+def test_what_came_when_its_user_had_closed_already_is_given_back() -> None:
+    """It is in no list of the user, and would stay leased, to nobody, for as long as its lease lasts."""
+    stage = Stage()
+    frames = attached(stage, detached=True)
+    message, body = push("a", frames["a"].attach, 1, [b"x"], left_ms=60_000)
+    link = stage.links[endpoint("a")]
+    closing = stage.step(
+        events.FrameReceived(link, message, [body]), events.CloseConsumer(5, stage.at_us(5_000), CONSUMER, [])
+    )
+    (request,) = sent(closing + stage.run_until(stage.ms + 2), ChangeRequest)
+    assert (request.kind, request.rows) == (RecordKind.RELEASE, 1)
+    (goodbye,) = sent(stage.receive("a", ok(request, 99, outcomes=[Outcome.DONE])), ConsumerFrame)
+    assert (goodbye.action, len(goodbye.held_token)) == (ConsumerAction.GOODBYE, 0)
