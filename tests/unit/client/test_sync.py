@@ -361,3 +361,30 @@ def test_endpoints_come_from_the_environment(broker: FakeBroker, monkeypatch: py
     monkeypatch.delenv("DUEQ_ENDPOINTS")
     with pytest.raises(InvalidRequest, match="DUEQ_ENDPOINTS"):
         Client()
+
+
+def test_an_error_of_a_callback_keeps_no_lost_lease_from_being_told_and_no_client_from_closing(
+    broker: FakeBroker,
+) -> None:
+    told: list[Message] = []
+
+    def tell(message: Message) -> None:
+        told.append(message)
+        raise LookupError("no such card")
+
+    def threads() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "dueq-client"]
+
+    before = threads()
+    client = Client(broker.endpoint)
+    consumer = client.consumer("departures", on_lease_lost=tell)
+    assert consumer.receive(timeout=0) == []
+    broker.push([b"x", b"y"])
+    messages = consumer.receive(2)
+    broker.rows.clear()
+    for message in messages:
+        message.ack()  # refused
+    with pytest.raises(LookupError, match="no such card"):
+        client.close()
+    assert told == messages
+    assert threads() == before

@@ -62,10 +62,25 @@ class AsyncConnection:
         self._closed = True
         runtime = self._runtime
         if runtime is not None:
-            if not runtime.forked:
-                for consumer in list(self._consumers):
-                    await consumer.close()
-            await stop(runtime)
+            try:
+                if not runtime.forked:
+                    await self._close_consumers()
+            finally:
+                await stop(runtime)
+
+    async def _close_consumers(self) -> None:
+        """Close them all, then raise the first error, such as one of a callback."""
+        failures: list[Exception] = []
+        for consumer in list(self._consumers):
+            try:
+                await consumer.close()
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            try:
+                raise failures[0]
+            finally:
+                failures.clear()  # they hold this frame
 
     def closes(self, consumer: _Consumer) -> None:
         """Have `close` close this consumer."""

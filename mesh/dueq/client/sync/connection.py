@@ -63,10 +63,25 @@ class Connection:
         self._closed = True
         runtime = self._runtime
         if runtime is not None:
-            if not runtime.forked:
-                for consumer in list(self._consumers):
-                    consumer.close()
-            stop(runtime)
+            try:
+                if not runtime.forked:
+                    self._close_consumers()
+            finally:
+                stop(runtime)
+
+    def _close_consumers(self) -> None:
+        """Close them all, then raise the first error, such as one of a callback."""
+        failures: list[Exception] = []
+        for consumer in list(self._consumers):
+            try:
+                consumer.close()
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            try:
+                raise failures[0]
+            finally:
+                failures.clear()  # they hold this frame
 
     def closes(self, consumer: _Consumer) -> None:
         """Have `close` close this consumer."""

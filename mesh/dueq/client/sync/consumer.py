@@ -332,9 +332,19 @@ class Consumer:
             self._arrivals.wait(runtime, rest)
 
     def _tell_of_lost(self) -> None:
+        """Tell the user of every lease that is lost, then raise the first error of that."""
+        failures: list[Exception] = []
         for delivery in self._inbox.take_lost():
             if self.on_lease_lost is not None:
-                self._arrivals.follow(self.on_lease_lost(Message(self, delivery)))
+                try:
+                    self._arrivals.follow(self.on_lease_lost(Message(self, delivery)))
+                except Exception as error:
+                    failures.append(error)
+        if failures:
+            try:
+                raise failures[0]
+            finally:
+                failures.clear()  # they hold this frame
 
     def _extend(
         self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
