@@ -29,6 +29,8 @@ SECONDS_BELOW: Final = 10**11
 """An int below this is a date before 1973 in milliseconds, but a plausible date in seconds."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_NO_NUMBERS: Final = (bool, np.timedelta64)
+"""An int is one of them by its class, and a length of time of NumPy, too, whatever its unit is."""
 _warned = False
 _PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
 
@@ -65,7 +67,7 @@ def due_column(dues: Due | Iterable[Due], rows: int, mesh_us: Callable[[], int])
     """
     if isinstance(dues, str) or not isinstance(dues, Iterable):
         return np.full(rows, due_ms(dues, mesh_us), np.uint64)
-    listed: list[Any] = dues.tolist() if isinstance(dues, np.ndarray) else list(dues)
+    listed: list[Any] = _of_array(dues) if isinstance(dues, np.ndarray) else list(dues)
     if len(listed) != rows:
         raise InvalidRequest(f"{rows} rows need {rows} due instants, not {len(listed)}")
     if listed and set(map(type, listed)) == {int}:
@@ -114,8 +116,7 @@ def window_column(window: Seconds | Sequence[Seconds | None] | None, due: U64) -
 def held(dues: Due | Iterable[Due]) -> Due | Sequence[Due]:
     """Return instants that can be iterated more than once."""
     if isinstance(dues, np.ndarray):
-        whole: list[Due] = dues.tolist()
-        return whole
+        return _of_array(dues)
     if isinstance(dues, Sequence) or not isinstance(dues, Iterable):
         return dues
     return list(dues)
@@ -127,6 +128,12 @@ def held_ends(
     """Return how messages end, in what can be iterated more than once."""
     until = list(expires) if isinstance(expires, Iterable) and not isinstance(expires, str) else expires
     return until, list(max_attempts) if isinstance(max_attempts, Iterable) else max_attempts
+
+
+def _of_array(dues: np.ndarray[Any, Any]) -> list[Any]:
+    """Return the values of an array. Of what is in nanoseconds, as times of pandas are, NumPy would make ints."""
+    values: list[Any] = (dues.astype(f"{dues.dtype.kind}8[us]") if dues.dtype.kind in "mM" else dues).tolist()
+    return values
 
 
 def is_relative(dues: Due | Sequence[Due | None] | None) -> bool:
@@ -207,7 +214,7 @@ def due_ms(due: Due, mesh_us: Callable[[], int], what: str = "due") -> int:
     Raises:
         InvalidRequest: a bool, float, naive datetime, negative or too late instant.
     """
-    if isinstance(due, Integral) and not isinstance(due, bool):
+    if isinstance(due, Integral) and not isinstance(due, _NO_NUMBERS):
         due_int = int(due)
         warn_of_seconds(due_int)
     elif isinstance(due, datetime):
@@ -232,7 +239,7 @@ def instant_ms(value: int | datetime, what: str) -> int:
     Raises:
         InvalidRequest: it is neither an int nor an aware datetime, or outside 0 … 2^48−1 ms.
     """
-    if isinstance(value, Integral) and not isinstance(value, bool):
+    if isinstance(value, Integral) and not isinstance(value, _NO_NUMBERS):
         found = int(value)
     elif isinstance(value, datetime) and value.utcoffset() is not None:
         found = -((_EPOCH - value) // timedelta(milliseconds=1))
@@ -291,7 +298,7 @@ def duration_ms(value: Seconds, what: str, low_ms: int, high_ms: int) -> int:
     """
     if isinstance(value, timedelta):
         duration = -(-value // timedelta(milliseconds=1)) if value >= timedelta(0) else -1
-    elif isinstance(value, Real) and not isinstance(value, bool) and 0 <= value <= high_ms:
+    elif isinstance(value, Real) and not isinstance(value, _NO_NUMBERS) and 0 <= value <= high_ms:
         duration = -int(-float(value) * 1000 // 1)
     else:
         duration = -1
@@ -315,6 +322,6 @@ def timeout_s(value: float | None, default: float) -> float:
         return default
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if not isinstance(value, Real) or isinstance(value, bool) or not value >= 0:
+    if not isinstance(value, Real) or isinstance(value, _NO_NUMBERS) or not value >= 0:
         raise InvalidRequest(f"timeout is a number of seconds, 0 or more, not {value!r}")
     return min(float(value), 365 * 86_400.0)

@@ -56,6 +56,31 @@ def test_other_instants_are_refused_by_name(due: Any) -> None:
     assert repr(due)[:20] in str(caught.value) or f"which is {due}" in str(caught.value)
 
 
+@pytest.mark.parametrize("unit", ["h", "s", "ms", "ns"])
+def test_lengths_of_time_in_an_array_are_what_they_are_in_each_unit(unit: str) -> None:
+    """Those of pandas are in nanoseconds, for which NumPy gives ints: an hour was an instant in the year 2084."""
+    hour = np.array([1], "m8[h]").astype(f"m8[{unit}]")
+    assert times.is_relative(times.held(hour))
+    assert times.due_column(hour, 1, now_us).tolist() == [(now_us() + 3_600_000_000 + 999) // 1000]
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_dates_in_an_array_have_no_time_zone(unit: str) -> None:
+    with pytest.raises(InvalidRequest, match="naive datetime"):
+        times.due_column(np.array(["1970-01-02"], f"M8[{unit}]"), 1, now_us)
+
+
+def test_one_length_of_time_of_numpy_is_no_number() -> None:
+    """By its class it is an int, which it cannot be made."""
+    span: Any = np.timedelta64(5, "m")
+    with pytest.raises(InvalidRequest, match="timedelta64"):
+        times.due_ms(span, now_us)
+    with pytest.raises(InvalidRequest, match="lease is"):
+        times.duration_ms(span, "lease", 100, 43_200_000)
+    with pytest.raises(InvalidRequest, match="timeout"):
+        times.timeout_s(span, 1.0)
+
+
 def test_timedeltas_of_one_call_share_one_now() -> None:
     clock = iter([1_000_000, 2_000_000])
     column = times.due_column([timedelta(0), timedelta(seconds=1)], 2, lambda: next(clock))
