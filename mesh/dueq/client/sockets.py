@@ -52,19 +52,29 @@ class Sockets:
 
     def open(self, link: int, endpoint: str) -> None:
         """Begin to connect."""
-        socket = self._context.socket(zmq.DEALER)
-        for option, value in (
-            (zmq.LINGER, 0),
-            (zmq.IMMEDIATE, 1),
-            (zmq.RECONNECT_IVL, -1),
-            (zmq.CONNECT_TIMEOUT, CONNECT_MS),
-            (zmq.MAXMSGSIZE, limits.FRAME_BYTES_MAX),
-            (zmq.SNDHWM, 0),  # the session machine bounds what is out, by bytes
-            (zmq.RCVHWM, 0),  # credit bounds what comes in
-            (zmq.IPV6, int("[" in endpoint)),  # a name may have both addresses, and the broker listen on one
-        ):
-            socket.setsockopt(option, value)
-        watch = socket.get_monitor_socket(_WATCHED)
+        socket: zmq.Socket[Any] | None = None
+        try:
+            socket = self._context.socket(zmq.DEALER)
+            for option, value in (
+                (zmq.LINGER, 0),
+                (zmq.IMMEDIATE, 1),
+                (zmq.RECONNECT_IVL, -1),
+                (zmq.CONNECT_TIMEOUT, CONNECT_MS),
+                (zmq.MAXMSGSIZE, limits.FRAME_BYTES_MAX),
+                (zmq.SNDHWM, 0),  # the session machine bounds what is out, by bytes
+                (zmq.RCVHWM, 0),  # credit bounds what comes in
+                (
+                    zmq.IPV6,
+                    int("[" in endpoint),
+                ),  # a name may have both addresses, and the broker listen on one
+            ):
+                socket.setsockopt(option, value)
+            watch = socket.get_monitor_socket(_WATCHED)
+        except zmq.ZMQError as error:  # too many files are open: the machine tries again
+            if socket is not None:
+                socket.close(0)
+            self.failed.append(LinkLost(link, f"{endpoint}: {error}"))
+            return
         self._by_link[link], self._links[socket], self._watched[watch] = socket, link, link
         self._poller.register(socket, zmq.POLLIN)
         self._poller.register(watch, zmq.POLLIN)
