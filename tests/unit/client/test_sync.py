@@ -388,3 +388,15 @@ def test_an_error_of_a_callback_keeps_no_lost_lease_from_being_told_and_no_clien
         client.close()
     assert told == messages
     assert threads() == before
+
+
+def test_the_error_of_a_consumer_does_not_grow_with_each_time_that_it_is_raised(
+    broker: FakeBroker, client: Client
+) -> None:
+    with client.consumer("departures") as consumer:
+        assert consumer.receive(timeout=0) == []
+        consumer._inbox.fail(TopicNotFound("gone"))
+        for _ in range(10):
+            with pytest.raises(TopicNotFound, match="gone") as caught:
+                consumer.receive()
+        assert len(caught.traceback) < 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -326,7 +327,7 @@ class AsyncConsumer:
             if taken or self._inbox.closed:
                 return taken
             if self._inbox.failure is not None:
-                raise self._inbox.failure
+                raise copy.copy(self._inbox.failure)  # each time the same one would hold the frames of all
             rest = None if until_us is None else (until_us - runtime.mono_us()) / 1e6
             if rest is not None and rest <= 0:
                 return []

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -325,7 +326,7 @@ class Consumer:
             if taken or self._inbox.closed:
                 return taken
             if self._inbox.failure is not None:
-                raise self._inbox.failure
+                raise copy.copy(self._inbox.failure)  # each time the same one would hold the frames of all
             rest = None if until_us is None else (until_us - runtime.mono_us()) / 1e6
             if rest is not None and rest <= 0:
                 return []
