@@ -43,13 +43,25 @@ class Topic:
         self.update(info, now_us)
 
     def update(self, info: TopicInfo, now_us: int) -> None:
-        """Take in an answer."""
-        self.info, self.fetched_us = info, now_us
-        known, self.partitions = self.partitions, {}
-        for partition in info.partitions:
-            old = known.get(partition.uid)
+        """Take in an answer.
+
+        That of a broker that has not heard of the newest partitions (a topic never gets fewer, and later ones have
+        greater uids) says who leads the others, and nothing else.
+        """
+        known = self.partitions
+        heard = {partition.uid: partition for partition in info.partitions}
+        self.fetched_us = now_us
+        is_past = max(heard, default=0) < max(known, default=0)
+        if is_past:
+            heard = known | {uid: partition for uid, partition in heard.items() if uid in known}
+        self.partitions = {}
+        for uid, partition in heard.items():
+            old = known.get(uid)
             newer = old is None or (partition.epoch, bool(partition.leader)) >= (old.epoch, bool(old.leader))
-            self.partitions[partition.uid] = partition if newer or old is None else old
+            self.partitions[uid] = partition if newer or old is None else old
+        if is_past:
+            return
+        self.info = info
         self.uids = [partition.uid for partition in info.partitions]
         self.home_partitions = info.home_partitions or len(self.uids)
 

@@ -40,8 +40,23 @@ def test_of_two_answers_the_higher_epoch_counts_and_of_equal_ones_that_which_nam
     assert topic.epoch(1) == max(first[2], second[2])
 
 
-def test_each_partition_is_as_of_its_own_highest_epoch_and_those_that_are_gone_are_forgotten() -> None:
-    topic = Topic(answer((1, "b1", 4), (2, "b2", 7), (3, "b3", 1)), 0)
+def test_each_partition_is_as_of_its_own_highest_epoch_and_those_of_a_topic_made_anew_take_their_place() -> (
+    None
+):
+    topic = Topic(answer((1, "b1", 4), (2, "b2", 7)), 0)
     topic.update(answer((1, "b2", 5), (2, "b1", 6)), 1)
-    assert (topic.leader(1), topic.leader(2), topic.leader(3)) == ("b2", "b2", "")
-    assert topic.uids == [1, 2]
+    assert (topic.leader(1), topic.leader(2)) == ("b2", "b2")
+    topic.update(answer((4, "b3", 1)), 2)
+    assert (topic.leader(1), topic.leader(4)) == ("", "b3")
+    assert topic.uids == [4]
+
+
+def test_a_broker_that_has_not_heard_of_the_newest_partitions_takes_none_away() -> None:
+    """Ids of messages in them would be refused as those of another topic, and consumers leave their leaders."""
+    topic = Topic(answer((1, "b1", 4), (5, "b2", 7)), 0)
+    topic.update(answer((1, "b2", 5)), 1)
+    assert (topic.leader(1), topic.leader(5), topic.fetched_us) == ("b2", "b2", 1)
+    assert topic.uids == [1, 5]
+    topic.update(answer((0, "b3", 9)), 2)  # of a topic that was deleted before
+    assert topic.uids == [1, 5]
+    assert topic.leader(0) == ""
