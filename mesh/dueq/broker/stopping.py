@@ -19,11 +19,17 @@ class Stopping:
 
     def __init__(self) -> None:
         self._stop: Callable[[], None] | None = None
+        self._told_early = False
         self._old: dict[int, Any] = {}
 
     def call(self, stop: Callable[[], None]) -> None:
-        """Name what ends the process in order from now on."""
+        """Name what ends the process in order from now on; called at once where a signal has come before.
+
+        The interpreter drops what is raised in a destructor or a callback: SystemExit, too.
+        """
         self._stop = stop
+        if self._told_early:
+            stop()
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -38,5 +44,6 @@ class Stopping:
 
     def _told(self, number: int, frame: FrameType | None) -> None:
         if self._stop is None:
+            self._told_early = True
             raise SystemExit(0)
         self._stop()

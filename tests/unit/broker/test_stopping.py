@@ -45,3 +45,18 @@ def test_outside_of_the_main_thread_signals_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_that_comes_where_nothing_can_be_raised_is_not_forgotten() -> None:
+    """A broker that was told to end while an object was being destroyed went on for ever."""
+
+    class Dying:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    called: list[int] = []
+    with Stopping() as stopping:
+        Dying()
+        stopping.call(lambda: called.append(1))
+    assert called == [1]
