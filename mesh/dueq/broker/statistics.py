@@ -78,7 +78,7 @@ class StatisticsFile:
                 self._statistics.restore(int(row["hour"]), str(row["topic"]), row)
         except FileNotFoundError:
             return
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             self._log.warning("statistics.not_read", path=str(path), reason=str(error))
 
     def _save(self, path: Path) -> None:

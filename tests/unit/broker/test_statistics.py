@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +73,7 @@ def test_hours_that_are_not_kept_leave_the_file(tmp_path: Path) -> None:
     assert len((tmp_path / NAME).read_bytes().splitlines()) == 2
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", b'{"format": 99}\n', b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b"nonsense", b'{"format": 99}\n', b"\xff\xfe", b"[" * 100_000])
 def test_a_file_that_cannot_be_read_is_said_and_replaced(tmp_path: Path, content: bytes) -> None:
     (tmp_path / NAME).write_bytes(content)
     with capture_logs() as said:
@@ -85,12 +84,13 @@ def test_a_file_that_cannot_be_read_is_said_and_replaced(tmp_path: Path, content
     assert len(rows(opened(tmp_path)[1])) == 1
 
 
-def test_a_damaged_line_costs_what_follows_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hour", ["5", "Infinity"])
+def test_a_damaged_line_costs_what_follows_it(tmp_path: Path, hour: str) -> None:
     kept, statistics = opened(tmp_path)
     statistics.scheduled("t", CLIENT, 1, NOW_MS)
     kept.close()
     with (tmp_path / NAME).open("ab") as file:
-        file.write(json.dumps({"hour": 5}).encode() + b"\n")
+        file.write(b'{"hour": %b, "topic": "t"}\n' % hour.encode())
     with capture_logs() as said:
         _, found = opened(tmp_path)
     assert [line["event"] for line in said] == ["statistics.not_read"]
