@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 from wsgiref.simple_server import WSGIServer
 
@@ -26,6 +27,7 @@ from dueq.core.turn.metrics import LATENESS_BUCKETS_US, CoreMetrics, Histogram
 
 OTHER = "other"
 _LOCAL = "127.0.0.1"
+_PATIENCE_S = 10.0
 
 
 class MetricsPage(Collector):
@@ -58,6 +60,7 @@ class MetricsPage(Collector):
         """
         host, _, port = address.rpartition(":")
         self._server, _ = start_http_server(int(port), host.strip("[]") or _LOCAL, self.registry)
+        self._server.RequestHandlerClass = _impatient(self._server.RequestHandlerClass)
         return f"{host or _LOCAL}:{self._server.server_port}"
 
     def close(self) -> None:
@@ -162,6 +165,19 @@ _DURATIONS = {
     "loop_turn_seconds": "One turn of the event loop",
     "group_commit_seconds": "One synced write of the store",
 }
+
+
+def _impatient(handler: Any) -> Any:
+    """Return a handler of requests that leaves a client which says nothing: each connection has a thread."""
+
+    class Impatient(handler):  # type: ignore[misc]
+        timeout = _PATIENCE_S
+
+        def handle(self) -> None:
+            with suppress(TimeoutError):
+                super().handle()
+
+    return Impatient
 
 
 def _label(topic: str, known: set[str]) -> str:

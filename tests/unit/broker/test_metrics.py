@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from urllib.request import urlopen
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from dueq import limits
+from dueq.broker import metrics as metrics_module
 from dueq.broker.metrics import OTHER, MetricsPage
 from dueq.core.turn.metrics import CoreMetrics, Histogram
 
@@ -122,3 +124,15 @@ def test_a_port_that_is_taken_is_an_error() -> None:
     finally:
         page.close()
         other.close()
+
+
+def test_a_client_of_the_page_that_says_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kept a thread and a descriptor for as long as it liked, or for ever if it had lost its power."""
+    monkeypatch.setattr(metrics_module, "_PATIENCE_S", 0.05)
+    page = MetricsPage()
+    host, _, port = page.serve("127.0.0.1:0").partition(":")
+    with socket.create_connection((host, int(port)), timeout=30.0) as silent:
+        assert silent.recv(1) == b""
+    with urlopen(f"http://{host}:{port}/metrics", timeout=30.0) as answer:
+        assert b"dueq_degraded" in answer.read()
+    page.close()
