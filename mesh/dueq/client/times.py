@@ -95,13 +95,15 @@ def window_column(window: Seconds | Sequence[Seconds | None] | None, due: U64) -
         due: of each row, Unix ms.
 
     Raises:
-        InvalidRequest: it is no number, too long, or ends too late.
+        InvalidRequest: it is no number, too long, or ends too late; or a wrong count.
     """
     if window is None:
         return NO_U32
     given = window if isinstance(window, Sequence) else [window]
     each = [duration_ms(one or 0, "window", 0, limits.WINDOW_MS_MAX) for one in given]
     widths = np.array(each if isinstance(window, Sequence) else each * len(due), np.uint32)
+    if len(widths) != len(due):
+        raise InvalidRequest(f"{len(due)} rows need {len(due)} windows, or one for all, not {len(widths)}")
     if not widths.any():
         return NO_U32
     last = due + widths

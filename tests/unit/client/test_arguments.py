@@ -102,6 +102,16 @@ def test_as_many_instants_as_rows() -> None:
         times.due_column([1_700_000_000_000] * 2, 3, now_us)
 
 
+@pytest.mark.parametrize("windows", [[5.0], [5.0, 6.0, 7.0, 8.0], [], ""])
+def test_as_many_windows_as_rows(windows: Any) -> None:
+    """Fewer could not be sent, which was noticed by the thread that sends: it ended, and the client with it."""
+    due = np.full(3, 5_000, np.uint64)
+    with pytest.raises(InvalidRequest, match="3 rows need 3 windows"):
+        times.window_column(windows, due)
+    assert times.window_column([1, None, 2], due).tolist() == [1_000, 0, 2_000]
+    assert times.window_column(1, due).tolist() == [1_000] * 3
+
+
 def test_payloads_are_bytes_and_mutable_ones_are_copied() -> None:
     mutable = bytearray(b"abc")
     columns = payload_columns([b"", mutable, memoryview(b"xyz")])
