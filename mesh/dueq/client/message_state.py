@@ -92,6 +92,7 @@ def get_by_key(
 ) -> Steps[MessageState]:
     """Ask for the message that a unique key names."""
     name, text = arguments.topic_name(topic), unique_key(key)
+    within = None if group is None else per_row.one_group(group)
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Look(
@@ -103,7 +104,7 @@ def get_by_key(
             current=linearizable,
             payload=payload,
             key=text,
-            group=group,
+            group=within,
         )
 
     answer: LookAnswer = yield Call(build, lambda answer: answer)

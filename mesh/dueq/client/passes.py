@@ -97,6 +97,10 @@ def checked_name(name: str) -> str:
         raise InvalidRequest(
             f"a pass's name is a str of 1 to {PASS_NAME_MAX} characters without spaces, not {name!r:.100}"
         )
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"the pass's name {name!r:.100} is not Unicode text: {error.reason}") from None
     return name
 
 

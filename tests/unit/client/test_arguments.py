@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dueq import InvalidRequest, ids
-from dueq.client import arguments, calls, per_row, times, unique
+from dueq.client import arguments, calls, message_state, passes, per_row, times, unique
 from dueq.client.payloads import payload_columns
 from dueq.limits import DUE_MS_MAX
 
@@ -110,6 +110,15 @@ def test_as_many_windows_as_rows(windows: Any) -> None:
         times.window_column(windows, due)
     assert times.window_column([1, None, 2], due).tolist() == [1_000, 0, 2_000]
     assert times.window_column(1, due).tolist() == [1_000] * 3
+
+
+@pytest.mark.parametrize("text", ["\ud800", 5, b"x"])
+def test_what_is_no_text_is_refused_before_it_is_sent(text: Any) -> None:
+    """The thread that sends would end of it, and the client with it."""
+    with pytest.raises(InvalidRequest, match="pass's name"):
+        passes.checked_name(text)
+    with pytest.raises(InvalidRequest, match="group"):
+        next(message_state.get_by_key("t", "a", text, payload=False, linearizable=False))
 
 
 def test_payloads_are_bytes_and_mutable_ones_are_copied() -> None:
