@@ -37,6 +37,8 @@ def _leave_behind() -> None:
     """Set in a forked process, where its parent's runtimes do not work. So calls need not compare process
     ids.
     """
+    global _contexts_lock
+    _contexts_lock = threading.Lock()  # a thread that does not exist here may hold the old one
     for runtime in list(_runtimes):
         runtime.forked = True
 

@@ -22,6 +22,7 @@ from dueq import (
     TopicExists,
     TopicNotFound,
 )
+from dueq.client import runtime
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, ConsumerAction
 from dueq_codecs.records import RecordKind
 from tests.unit.client.fake_broker import FakeBroker
@@ -330,6 +331,24 @@ def test_a_forked_child_begins_anew(client: Client, broker: FakeBroker) -> None:
     producer.schedule(b"parent", DUE)
     assert len({c.client_id for c in broker.changes}) == 2
     assert len(broker.rows) == 3
+
+
+def test_a_child_that_is_forked_while_another_client_begins_works(client: Client) -> None:
+    producer = client.producer("departures")
+    read, write = os.pipe()
+    lock = runtime._contexts_lock
+    lock.acquire()  # as a thread has it that the child lacks
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(write, producer.schedule(b"child", DUE, timeout=5).encode())
+        finally:
+            os._exit(0)
+    lock.release()
+    os.waitpid(pid, 0)
+    os.close(write)
+    assert len(os.read(read, 100)) == 26
+    os.close(read)
 
 
 def test_a_consumer_does_not_follow_into_a_forked_child(client: Client, broker: FakeBroker) -> None:
