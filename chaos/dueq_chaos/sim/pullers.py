@@ -23,6 +23,7 @@ _IDLE_S = 20.0
 """How long one in three pulls waits: longer than a leader believes it without being told so."""
 _LONG_MS = 30_000
 """A lease that is longer than a session without a sign of life."""
+_EXTENSION_S = 3.0
 _HOW = ("ack", "ack", "ack", "nack", "release", "forget", "extend")
 
 
@@ -103,10 +104,13 @@ class Pullers:
             return
         settler = self._clients[1]
         leases = [(delivery.id, delivery.token)]
-        seconds = 3.0 if how == "extend" else None
+        seconds = _EXTENSION_S if how == "extend" else None
         call = pulls.settle(topic, leases, how, None, seconds, "", False)
         if how in ("nack", "release"):
             noted.ended_at_us = self._mesh.world.wall_us
+        elif how == "extend":  # to less than is left, perhaps: the shorter one counts from now on
+            until_us = self._mesh.world.wall_us + int(_EXTENSION_S * 1_000_000)
+            noted.lease_until_us = min(noted.lease_until_us, until_us)
         settler.call(call.build, _CALL_US, partial(self._settled, topic, how, key, delivery, noted))
 
     def _settled(
