@@ -5,25 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from contextlib import suppress
 from typing import Any, TextIO, cast
 
 import structlog
 
-
-class _Lossy:
-    """Loses the lines that cannot be written: a full disk, or a reader that has gone, must end no thread that logs."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> None:
-        with suppress(OSError):
-            self._stream.write(text)
-
-    def flush(self) -> None:
-        with suppress(OSError):
-            self._stream.flush()
+from dueq.lossy_stream import LossyStream
 
 
 def configure(level: str, form: str, broker_id: str) -> structlog.stdlib.BoundLogger:
@@ -51,7 +37,7 @@ def configure(level: str, form: str, broker_id: str) -> structlog.stdlib.BoundLo
             *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy(sys.stderr))),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, LossyStream(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     # kazoo speaks through the standard library; what matters of it comes as an event of the core.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
+
+from dueq.lossy_stream import LossyStream
 
 log: Any = structlog.get_logger("dueq.gateway")
 
@@ -30,7 +32,7 @@ def configure(level: str) -> None:
             *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, LossyStream(sys.stderr))),
     )
     # uvicorn speaks through the standard library: of its lines only those about defects matter.
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
