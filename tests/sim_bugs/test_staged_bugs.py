@@ -12,6 +12,7 @@ from tests.scenarios import test_logs as logs
 from tests.scenarios import test_triggers as triggers
 from tests.sim import test_jobs as jobs
 from tests.unit.client.core.consuming import test_consumer as consumers
+from tests.unit.client.core.consuming import test_credit as credit
 from tests.unit.client.core.consuming import test_settling as settling
 from tests.unit.core.delivery import test_fair_queue as fair_queue
 from tests.unit.core.delivery import test_passed_over as passed_over
@@ -53,6 +54,9 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     "triggered-message-left-on-the-disk": triggers.test_the_next_leader_finds_what_was_triggered_on_its_disk,
     "slots-of-ended-leases-stay": (
         fair_queue.test_a_group_whose_consumers_hold_as_many_as_they_may_is_passed_over_until_a_lease_ends
+    ),
+    "credit-given-up-in-steps-only": (
+        credit.test_a_message_at_a_leader_without_credit_is_served_however_little_each_other_leader_can_give
     ),
     "another-topic-deleted": partial(
         deleting.test_the_order_names_the_topic_that_is_meant_and_the_answer_the_one_that_there_is, 4

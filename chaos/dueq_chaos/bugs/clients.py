@@ -43,18 +43,6 @@ CLIENTS: Final = (
         finders=(43,),
     ),
     Bug(
-        "credit-given-up-in-steps-only",
-        "Leaders that can each give up little credit keep all of it: one that joins many gets none.",
-        "a bug that the storms have found here",
-        (
-            change(
-                "client.core.consuming.leaders:Leaders.balance", "is_short and limit < session.asked", "False"
-            ),
-        ),
-        seeds=0,
-        finders=(88050774,),
-    ),
-    Bug(
         "lease-counted-from-arrival",
         "A consumer counts its lease from the arrival of the push, not from its release.",
         "SQS visibility time-out: it begins at the server, not at the receiver",

@@ -204,6 +204,17 @@ STAGED: Final = (
         seeds=0,
     ),
     Bug(
+        "credit-given-up-in-steps-only",
+        "Leaders that can each give up little credit keep all of it: one that joins many gets none.",
+        "a bug that the storms have found here",
+        (
+            change(
+                "client.core.consuming.leaders:Leaders.balance", "is_short and limit < session.asked", "False"
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
         "another-topic-deleted",
         "A deletion that is repeated ends a topic that was made since under the same name.",
         "dueq itself: requests that named a topic by nothing but its name",
