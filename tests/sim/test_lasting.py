@@ -17,6 +17,7 @@ def record(kind: RecordKind, sequence: int, **columns: Any) -> Record:
     """Of one message."""
     found = Record(kind, 1, sequence, 1, 0)
     found.target_sequence, found.target_row = np.array([7], np.uint64), np.array([0], np.uint16)
+    found.first = np.array([1_000], np.uint64)
     for name, value in columns.items():
         setattr(found, name, value)
     return found
@@ -79,6 +80,17 @@ def test_an_extension_that_is_committed_late_counts_from_when_it_was_asked_for(
     ended = expire(12, 10)
     ended.stamp = ends_s * 1000
     assert bool(lasting.cut_short(ended, ends_s * S)) is wrong
+
+
+def test_who_names_the_message_by_another_instant_extends_nothing() -> None:
+    lasting = Lasting()
+    lasting.cut_short(lease(10), 0)
+    extended = record(
+        RecordKind.EXTEND, 11, token=np.array([10], np.uint64), amount_ms=np.array([60_000], np.uint64)
+    )
+    extended.first = np.array([1_001], np.uint64)
+    lasting.cut_short(extended, 20 * S)
+    assert lasting.cut_short(expire(12, 10), 30 * S) == ""
 
 
 def test_other_leases_end_with_their_sessions() -> None:

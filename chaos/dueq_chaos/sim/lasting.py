@@ -17,13 +17,15 @@ class _Lease(NamedTuple):
     """A detached lease."""
 
     token: int
+    first: int
+    """Of its message: who names another instant means none."""
     until_us: int
     """Its end by true time, counted from when its record was seen to be committed."""
     until_ms: float
     """Its end by the leader's clock: an extension counts from when it was asked for, however late it is committed."""
 
 
-_NO_LEASE = _Lease(0, 0, 0)
+_NO_LEASE = _Lease(0, 0, 0, 0)
 
 
 class Lasting:
@@ -45,16 +47,19 @@ class Lasting:
                 self._leases.pop((record.uid, key), None)
                 if len(record.detached) and record.detached[consumer]:
                     until_us = now_us + int(record.lease_ms[consumer]) * 1000
-                    self._leases[record.uid, key] = _Lease(record.sequence, until_us, inf)
+                    self._leases[record.uid, key] = _Lease(
+                        record.sequence, int(record.first[row]), until_us, inf
+                    )
         elif record.kind == RecordKind.EXTEND:
             for row, key in enumerate(keys):
-                token, amount_ms = int(record.token[row]), int(record.amount_ms[row])
-                if token == self._leases.get((record.uid, key), _NO_LEASE).token:
-                    extended = _Lease(token, now_us + amount_ms * 1000, record.stamp + amount_ms)
-                    self._leases[record.uid, key] = extended
+                named = int(record.token[row]), int(record.first[row])
+                if named == self._leases.get((record.uid, key), _NO_LEASE)[:2]:
+                    amount_ms = int(record.amount_ms[row])
+                    until = now_us + amount_ms * 1000, record.stamp + amount_ms
+                    self._leases[record.uid, key] = _Lease(*named, *until)
         elif record.kind == RecordKind.EXPIRE:
             for row, key in enumerate(keys):
-                token, until_us, until_ms = self._leases.pop((record.uid, key), _NO_LEASE)
+                token, _, until_us, until_ms = self._leases.pop((record.uid, key), _NO_LEASE)
                 is_early = now_us < until_us - _SLACK_US and record.stamp < until_ms - _SLACK_US // 1000
                 if token == int(record.token[row]) and is_early:
                     early_ms = (until_us - now_us) // 1000
