@@ -128,8 +128,7 @@ def test_a_signal_ends_all_runs_of_a_loop_and_the_last_puts_the_handlers_back(br
         async with AsyncClient(broker.endpoint) as client:
             consumers = [client.consumer(topic) for topic in ("departures", "arrivals", "arrivals")]
             runs = [asyncio.create_task(consumer.run(print)) for consumer in consumers]
-            while not all(consumer.attached for consumer in consumers):
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(broker.wait_for, lambda: all(consumer.attached for consumer in consumers))
             consumers[0].stop()
             assert await runs[0] == (0, 0, 0)
             signal.raise_signal(signal.SIGTERM)

@@ -19,7 +19,7 @@ from dueq.local import BrokerChild, LocalMesh
 @pytest.fixture
 def mesh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalMesh]:
     """A mesh of one process that does nothing; its description can be written no more."""
-    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    command = [sys.executable, "-c", "import signal; signal.pause()"]
     monkeypatch.setattr(BrokerChild, "command", lambda self: command)
     mesh = LocalMesh(tmp_path, brokers=1, zookeeper=False)
     mesh.write_description()
