@@ -63,10 +63,8 @@ class Sockets:
                 (zmq.MAXMSGSIZE, limits.FRAME_BYTES_MAX),
                 (zmq.SNDHWM, 0),  # the session machine bounds what is out, by bytes
                 (zmq.RCVHWM, 0),  # credit bounds what comes in
-                (
-                    zmq.IPV6,
-                    int("[" in endpoint),
-                ),  # a name may have both addresses, and the broker listen on one
+                # A name may have both addresses, and the broker listen on one.
+                (zmq.IPV6, int("[" in endpoint)),
             ):
                 socket.setsockopt(option, value)
             watch = socket.get_monitor_socket(_WATCHED)
