@@ -13,6 +13,7 @@ from dueq.client.aio.waiting import Bridges, Pending, sleep, stop
 from dueq.client.calls import Call, Steps
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed
+from dueq.client.failures import Failures
 from dueq.client.host import Answer, SessionHost
 from dueq.client.runtime import Runtime
 from dueq.errors import ClientClosed, DueqError
@@ -70,17 +71,11 @@ class AsyncConnection:
 
     async def _close_consumers(self) -> None:
         """Close them all, then raise the first error, such as one of a callback."""
-        failures: list[Exception] = []
+        failures = Failures()
         for consumer in list(self._consumers):
-            try:
+            with failures.kept():
                 await consumer.close()
-            except Exception as error:
-                failures.append(error)
-        if failures:
-            try:
-                raise failures[0]
-            finally:
-                failures.clear()  # they hold this frame
+        failures.raise_first()
 
     def closes(self, consumer: _Consumer) -> None:
         """Have `close` close this consumer."""

@@ -19,6 +19,7 @@ from dueq.client.aio.waiting import Arrivals, Lock
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.endings import PLAIN, Ending
+from dueq.client.failures import Failures
 from dueq.client.handling import Handled
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
@@ -335,18 +336,12 @@ class AsyncConsumer:
 
     def _tell_of_lost(self) -> None:
         """Tell the user of every lease that is lost, then raise the first error of that."""
-        failures: list[Exception] = []
+        failures = Failures()
         for delivery in self._inbox.take_lost():
             if self.on_lease_lost is not None:
-                try:
+                with failures.kept():
                     self._arrivals.follow(self.on_lease_lost(AsyncMessage(self, delivery)))
-                except Exception as error:
-                    failures.append(error)
-        if failures:
-            try:
-                raise failures[0]
-            finally:
-                failures.clear()  # they hold this frame
+        failures.raise_first()
 
     async def _extend(
         self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
