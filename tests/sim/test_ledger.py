@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dueq.core.ports.entry import State
 from dueq.core.state.order import ORDERS
 from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.naive import Naive
@@ -54,3 +55,25 @@ def test_an_update_that_comes_again_takes_nothing_back() -> None:
     made = acts(1, 100, 1, "create", 1100), acts(2, 200, 2, "update", 1100), fires(3, 300, 1100)
     assert judged(*made, acts(4, 400, 2, "update", 1100)) == [""] * 4
     assert "still to come" in judged(*made, acts(4, 400, 3, "update", 1100))[-1]
+
+
+def test_a_tick_may_be_logged_while_a_dead_message_is_being_redriven() -> None:
+    naive, course = Naive((0, 1)), Course()
+    made = acts(1, 100, 1, "create", 1100)
+    made.document = '{"action":"create","every_ms":1000,"overlap":"skip"}'
+    naive.apply(made)
+    naive.apply(fires(2, 300, 1100))
+    [message] = naive.live.values()
+    late = fires(4, 2000, 2100)
+    course.before(late, naive)
+    assert "an unfinished one" in course.after(late, naive, naive.apply(late)).wrong
+    naive.recurrences.by_name["r"].next = 3100
+    del naive.live[4 << 16]
+    message.state = State.DEAD
+    redrive = Record(RecordKind.REDRIVE, 1, 5, 1, 2500)
+    redrive.target_sequence, redrive.target_row = np.array([2], np.uint64), np.array([0], np.uint16)
+    course.before(redrive, naive)
+    message.state = State.WAITING
+    next_one = fires(6, 3000, 3100)
+    course.before(next_one, naive)
+    assert course.after(next_one, naive, naive.apply(next_one)).wrong == ""

@@ -44,6 +44,7 @@ class Course:
     def __init__(self) -> None:
         self._before: dict[str, tuple[int, int]] = {}  # name -> number, next: before a record
         self._live: dict[int, int] = {}  # key -> token of its lease: before a record
+        self._brought_back: set[int] = set()  # keys of dead messages that a REDRIVE has named
         self._unfinished: set[int] = set()
         self._newest_ms = 0
         self._is_now = (
@@ -54,11 +55,19 @@ class Course:
         """Look at what there is before a record is applied."""
         self._is_now = record.stamp > self._newest_ms
         self._newest_ms = max(self._newest_ms, record.stamp)
+        if record.kind == RecordKind.REDRIVE:
+            named = zip(record.target_sequence.tolist(), record.target_row.tolist(), strict=True)
+            self._brought_back |= {sequence << 16 | row for sequence, row in named}
         if record.kind not in (RecordKind.RECURRENCE, RecordKind.FIRE):
             return
         self._before = {name: (each.number, each.next) for name, each in naive.recurrences.by_name.items()}
         self._live = {key: entry.token for key, entry in naive.live.items()}
-        self._unfinished = {entry.recurrence for entry in naive.live.values() if entry.state != State.DEAD}
+        # The tick may be logged while a REDRIVE is: the dead message was finished when the leader looked.
+        self._unfinished = {
+            entry.recurrence
+            for key, entry in naive.live.items()
+            if entry.state != State.DEAD and key not in self._brought_back
+        }
 
     def after(self, record: Record, naive: Naive, told: Told) -> Deeds:
         """Judge what the record has done; one that repeats a request does nothing."""
