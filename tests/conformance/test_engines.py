@@ -11,7 +11,7 @@ from dueq.storage.ordered.engine import Engine
 from dueq.storage.ordered.leveldb import LevelDbEngine
 from dueq.storage.ordered.memory import MemoryEngine
 from dueq.storage.port import StoreFailed
-from dueq_chaos.sim.engine import ForgetfulEngine
+from dueq_chaos.sim.environment.engine import ForgetfulEngine
 
 
 @pytest.fixture(params=["leveldb", "memory", "forgetful"])

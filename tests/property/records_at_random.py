@@ -12,7 +12,7 @@ from tests.property.idempotency import name_requests
 
 from dueq.core.ports.entry import State
 from dueq.core.state.forecast import FAR_MS, HOUR_MS
-from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.reference.naive import Naive
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import LEVEL_OF_KINDS, NO_U64, JobAction, OnDuplicate, Record, RecordKind, RequestRef
 from dueq_codecs.topic_settings import TopicSettings

@@ -25,10 +25,10 @@ from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import HOUR_MS
 from dueq.core.state.name_holds import NamesWanted
 from dueq.core.state.timeline import Timeline
-from dueq_chaos.sim.naive import Naive
-from dueq_chaos.sim.naive_entry import Told
-from dueq_chaos.sim.naive_jobs import ENDED
-from dueq_chaos.sim.twins import bodies_differ, names_of, recurrences_differ
+from dueq_chaos.sim.reference.naive import Naive
+from dueq_chaos.sim.reference.naive_entry import Told
+from dueq_chaos.sim.reference.naive_jobs import ENDED
+from dueq_chaos.sim.reference.twins import bodies_differ, names_of, recurrences_differ
 from dueq_codecs.records import JobState, Record, RecordKind
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dueq.limits import CHUNK_BYTES, CONSUMER_SESSION_MS
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.consuming import ConsumingUser
-from dueq_chaos.sim.habits import Habits
-from dueq_chaos.sim.producing import ProducingUser
+from dueq_chaos.sim.users.consuming import ConsumingUser
+from dueq_chaos.sim.users.habits import Habits
+from dueq_chaos.sim.users.producing import ProducingUser
 from dueq_codecs.messages import ChunkRequest
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dueq_chaos.scenarios.hand import Hand
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.invariants import Invariants
+from dueq_chaos.sim.watching.invariants import Invariants
 
 HOUR_US = 3_600_000_000
 

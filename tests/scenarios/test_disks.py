@@ -11,7 +11,7 @@ from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Operation
 from dueq.storage.ordered.space import judge
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.engine import ForgetfulEngine
+from dueq_chaos.sim.environment.engine import ForgetfulEngine
 from dueq_codecs.messages import Code
 from dueq_codecs.records import Outcome
 

@@ -9,8 +9,8 @@ from dueq.core.ports.events import ClientFrameReceived, PeerFrameReceived
 from dueq.core.ports.persistence import PayloadsRead
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.scenarios.taps import peer_frames
-from dueq_chaos.sim.consuming import ConsumingUser
-from dueq_chaos.sim.producing import ProducingUser
+from dueq_chaos.sim.users.consuming import ConsumingUser
+from dueq_chaos.sim.users.producing import ProducingUser
 from dueq_codecs.messages import Code, ConsumerFrame
 from dueq_codecs.records import Outcome, RecordKind
 

@@ -7,7 +7,7 @@ from zlib import crc32
 from dueq.core.ports.events import Event, PeerFrameReceived
 from dueq.storage.ordered import layout
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.upgrades import NEXT_LEVEL
+from dueq_chaos.sim.storms.upgrades import NEXT_LEVEL
 from dueq_codecs.envelope import seal
 from dueq_codecs.layouts import Kind
 from dueq_codecs.log import RECORD

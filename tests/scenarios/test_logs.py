@@ -5,7 +5,7 @@ from __future__ import annotations
 from dueq.core.ports.events import PeerFrameReceived
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.scenarios.taps import appends, for_life, peer_frames, without_records
-from dueq_chaos.sim.scale import scaled
+from dueq_chaos.sim.environment.scale import scaled
 from dueq_codecs.messages import Code, PeerFrame
 
 

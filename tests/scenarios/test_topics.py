@@ -12,7 +12,7 @@ from dueq.limits import HEARTBEAT_MS
 from dueq.storage.ordered import layout
 from dueq_chaos.scenarios.hand import Hand
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.coordinator import Session
+from dueq_chaos.sim.environment.coordinator import Session
 from dueq_codecs.messages import Code, CreateTopicRequest, Reply, UpdateTopicRequest
 from dueq_codecs.records import Outcome
 

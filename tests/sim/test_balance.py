@@ -5,8 +5,8 @@ from __future__ import annotations
 from dueq import limits
 from dueq.core.ports.events import StorePressure
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.consuming import ConsumingUser
-from dueq_chaos.sim.producing import ProducingUser
+from dueq_chaos.sim.users.consuming import ConsumingUser
+from dueq_chaos.sim.users.producing import ProducingUser
 
 PARTITIONS = 9
 COUNT = 600

@@ -12,7 +12,7 @@ from dueq.client.browsing import BrowsePage, Walk
 from dueq.client.core.ports.effects import Failed
 from dueq.errors import SnapshotLost
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.sdk import SimClient
+from dueq_chaos.sim.environment.sdk import SimClient
 from dueq_codecs.messages import BrowseRequest, Code
 from dueq_codecs.meta import Meta, with_key
 from dueq_codecs.records import JobAction, RecordKind

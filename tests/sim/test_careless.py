@@ -6,13 +6,13 @@ from random import Random
 
 from dueq.errors import OutcomeUnknown
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.careless import CarelessUsers
-from dueq_chaos.sim.consuming import ConsumingUser
-from dueq_chaos.sim.invariants import Invariants
-from dueq_chaos.sim.naming import Named, misanswered
-from dueq_chaos.sim.plan import CARELESS, draw
-from dueq_chaos.sim.producing import ProducingUser
-from dueq_chaos.sim.readers import BrowsingUser, shown_of
+from dueq_chaos.sim.storms.plan import CARELESS, draw
+from dueq_chaos.sim.users.careless import CarelessUsers
+from dueq_chaos.sim.users.consuming import ConsumingUser
+from dueq_chaos.sim.users.naming import Named, misanswered
+from dueq_chaos.sim.users.producing import ProducingUser
+from dueq_chaos.sim.users.readers import BrowsingUser, shown_of
+from dueq_chaos.sim.watching.invariants import Invariants
 from dueq_codecs.records import Outcome
 
 RIGHT, WRONG = Named("right", (1, 2, 3)), Named("wrong", None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dueq.core.ports.events import ClientFrameReceived, Event
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.scenarios.taps import Match
-from dueq_chaos.sim.consuming import ConsumingUser
-from dueq_chaos.sim.habits import Habits
+from dueq_chaos.sim.users.consuming import ConsumingUser
+from dueq_chaos.sim.users.habits import Habits
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame
 from dueq_codecs.topic_settings import AS_CREATED
 

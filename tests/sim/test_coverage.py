@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from dueq_chaos.sim.command import sim
 from dueq_chaos.sim.coverage import Coverage, Watch
 from dueq_chaos.sim.situations import SITUATIONS
-from dueq_chaos.sim.storm import Storm
+from dueq_chaos.sim.storms.storm import Storm
 
 SEED = 7
 

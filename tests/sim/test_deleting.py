@@ -7,7 +7,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.environment.mesh import SimMesh
 from dueq_codecs.digest import request_digest
 from dueq_codecs.messages import ChangeRequest, DeleteTopicRequest
 from dueq_codecs.records import RecordKind

@@ -9,9 +9,9 @@ from dueq.client import calls
 from dueq.client.core.ports import effects
 from dueq.client.endings import Ending
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.consuming import ConsumingUser
-from dueq_chaos.sim.habits import Habits
-from dueq_chaos.sim.sdk import SimClient
+from dueq_chaos.sim.environment.sdk import SimClient
+from dueq_chaos.sim.users.consuming import ConsumingUser
+from dueq_chaos.sim.users.habits import Habits
 from dueq_codecs.messages import BrokerMessage, ChangeReply
 from dueq_codecs.records import Outcome, RecordKind
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dueq_chaos.sim.plan import SELDOM, draw
-from dueq_chaos.sim.storm import Storm
+from dueq_chaos.sim.storms.plan import SELDOM, draw
+from dueq_chaos.sim.storms.storm import Storm
 
 RARE = {"schedule steadily", "schedule very far", *(kind for kind, _ in SELDOM.values())}
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dueq.core.ports.entry import State
-from dueq_chaos.sim.fates import Fates
-from dueq_chaos.sim.naive_entry import NaiveEntry
+from dueq_chaos.sim.judging.fates import Fates
+from dueq_chaos.sim.reference.naive_entry import NaiveEntry
 from dueq_codecs.records import JobState, Record, RecordKind, RequestRef
 
 TOKEN, SEQUENCE = 10, 7

@@ -8,7 +8,7 @@ import pytest
 
 from dueq import limits
 from dueq.core.replication.replica import Replica
-from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.environment.mesh import SimMesh
 
 _SECOND_US = 1_000_000
 

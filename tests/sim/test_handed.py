@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from dueq_chaos.sim.handed import Handed
+from dueq_chaos.sim.judging.handed import Handed
 from dueq_codecs.messages import Push
 from dueq_codecs.pushes import PUSH_ROW
 from dueq_codecs.records import Record, RecordKind

@@ -9,7 +9,7 @@ from dueq.core.ports.effects import Effect, Persist, SendClient
 from dueq.core.ports.events import Event, PeerFrameReceived, Persisted
 from dueq.instant import Now
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.node import Node
+from dueq_chaos.sim.environment.node import Node
 from dueq_codecs.messages import ChangeReply
 from dueq_codecs.records import RecordKind
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dueq_chaos.sim.history import Delivery, History
+from dueq_chaos.sim.judging.history import Delivery, History
 
 KEY = (1, 2, 3)
 

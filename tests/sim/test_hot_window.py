@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dueq.core.state.residency import Residency
-from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.environment.mesh import SimMesh
 
 
 @pytest.mark.parametrize(("hot_rows", "inside"), [(5, 4), (7, 6), (8, 4)])

@@ -11,7 +11,7 @@ from dueq.client.core import Delivery
 from dueq.client.core.ports import effects
 from dueq.core.ports.events import ClientFrameReceived, Event
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.sdk import SimClient
+from dueq_chaos.sim.environment.sdk import SimClient
 from dueq_codecs.messages import ConsumerAction, ConsumerFrame
 
 LONG_S = 120.0

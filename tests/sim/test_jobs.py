@@ -9,7 +9,7 @@ import pytest
 from dueq.core.state.job import Job
 from dueq_chaos.scenarios.hand import Hand, Stored
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim import scale
+from dueq_chaos.sim.environment import scale
 from dueq_codecs.messages import Code
 from dueq_codecs.records import JobAction, JobState, Outcome, RecordKind
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dueq.core.ports.entry import State
-from dueq_chaos.sim.mortals import kept_too_long
+from dueq_chaos.sim.users.mortals import kept_too_long
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000

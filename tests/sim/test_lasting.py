@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dueq_chaos.sim.lasting import Lasting
+from dueq_chaos.sim.judging.lasting import Lasting
 from dueq_codecs.records import Record, RecordKind
 
 S = 1_000_000

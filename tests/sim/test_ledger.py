@@ -6,9 +6,9 @@ import numpy as np
 
 from dueq.core.ports.entry import State
 from dueq.core.state.order import ORDERS
-from dueq_chaos.sim.ledger import Ledger
-from dueq_chaos.sim.naive import Naive
-from dueq_chaos.sim.recurrence_course import Course
+from dueq_chaos.sim.judging.ledger import Ledger
+from dueq_chaos.sim.judging.recurrence_course import Course
+from dueq_chaos.sim.reference.naive import Naive
 from dueq_codecs.records import Record, RecordKind, RequestRef
 
 

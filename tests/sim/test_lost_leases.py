@@ -7,9 +7,9 @@ import pytest
 from dueq.core.delivery.consumers import ConsumerSession
 from dueq.instant import Now
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.consuming import ConsumingUser
-from dueq_chaos.sim.habits import Habits
-from dueq_chaos.sim.producing import ProducingUser
+from dueq_chaos.sim.users.consuming import ConsumingUser
+from dueq_chaos.sim.users.habits import Habits
+from dueq_chaos.sim.users.producing import ProducingUser
 
 SOON_MS = 5_000
 

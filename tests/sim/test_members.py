@@ -6,8 +6,8 @@ import pytest
 
 from dueq.core.ports.membership import CompareAndSet, CoordinatorEvent, PartitionNode, Registration
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.coordinator import Session
-from dueq_chaos.sim.invariants import Invariants, Violation
+from dueq_chaos.sim.environment.coordinator import Session
+from dueq_chaos.sim.watching.invariants import Invariants, Violation
 
 
 def _keep(stage: Stage, members: int) -> None:

@@ -14,7 +14,8 @@ from dueq.core.delivery import due_queue
 from dueq.core.delivery.lane import Lane
 from dueq.core.state import dedup, job_table, timeline
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim import memory, scale
+from dueq_chaos.sim.environment import scale
+from dueq_chaos.sim.watching import memory
 
 HOUR_MS = 3_600_000
 

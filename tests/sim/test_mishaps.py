@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from dueq_chaos.sim.mesh import SimMesh
-from dueq_chaos.sim.mishaps import Mishaps
-from dueq_chaos.sim.plan import MISHAPS
+from dueq_chaos.sim.environment.mesh import SimMesh
+from dueq_chaos.sim.storms.mishaps import Mishaps
+from dueq_chaos.sim.storms.plan import MISHAPS
 
 _WATCH_US = 3_000_000
 _CREATED_US = 1_000_000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dueq_chaos.sim.network import Network
-from dueq_chaos.sim.world import World
+from dueq_chaos.sim.environment.network import Network
+from dueq_chaos.sim.environment.world import World
 
 
 def test_what_is_held_up_arrives_when_it_is_released_and_in_its_order() -> None:

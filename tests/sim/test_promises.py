@@ -7,8 +7,8 @@ import pytest
 from dueq.core.ports.events import Event, PeerFrameReceived
 from dueq_chaos.bugs import BUGS
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.invariants import Invariants, Violation
-from dueq_chaos.sim.promises import Promises
+from dueq_chaos.sim.watching.invariants import Invariants, Violation
+from dueq_chaos.sim.watching.promises import Promises
 from dueq_codecs.messages import PeerFrame
 
 _FAR_MS = 3_600_000

@@ -6,8 +6,8 @@ import pytest
 
 from dueq import limits
 from dueq.core.ports.membership import CompareAndSet, CoordinatorEvent, Member, PartitionNode, Registration
-from dueq_chaos.sim.coordinator import Session
-from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.environment.coordinator import Session
+from dueq_chaos.sim.environment.mesh import SimMesh
 
 _SECOND_US = 1_000_000
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.consuming import ConsumingUser
-from dueq_chaos.sim.habits import Habits
-from dueq_chaos.sim.producing import ProducingUser
+from dueq_chaos.sim.users.consuming import ConsumingUser
+from dueq_chaos.sim.users.habits import Habits
+from dueq_chaos.sim.users.producing import ProducingUser
 
 COUNT = 20
 

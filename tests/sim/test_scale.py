@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dueq import limits
-from dueq_chaos.sim import scale
+from dueq_chaos.sim.environment import scale
 
 _ASSERTIONS = [
     node for node in ast.parse(Path(limits.__file__).read_text()).body if isinstance(node, ast.Assert)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dueq.core.ports.events import StorePressure
-from dueq_chaos.sim.clients import SimProducer
-from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.environment.clients import SimProducer
+from dueq_chaos.sim.environment.mesh import SimMesh
 
 _DUE_MS = 3_600_000
 

@@ -9,8 +9,8 @@ import sys
 import pytest
 from tests.conftest import SEED_VARIABLE
 
-from dueq_chaos.sim.plan import draw
-from dueq_chaos.sim.storm import Storm
+from dueq_chaos.sim.storms.plan import draw
+from dueq_chaos.sim.storms.storm import Storm
 from dueq_chaos.sim.story import tell
 
 REGRESSIONS = {
@@ -121,7 +121,7 @@ def test_a_fresh_storm_harms_no_message(number: int) -> None:
 
 _TRACE = """
 import hashlib, sys
-from dueq_chaos.sim.storm import Storm
+from dueq_chaos.sim.storms.storm import Storm
 outcome = Storm(144).run()
 print(outcome.simulated_us, hashlib.sha256("\\n".join(outcome.trace).encode()).hexdigest())
 """

@@ -26,7 +26,7 @@ from tests.unit.testing import test_on_receipt as on_receipt
 
 from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.staged import STAGED
-from dueq_chaos.sim.invariants import Violation
+from dueq_chaos.sim.watching.invariants import Violation
 
 FOUND_BY: dict[str, Callable[[], None]] = {
     "epoch-answer-ignored": logs.test_two_quick_failovers_leave_one_log,

@@ -9,7 +9,7 @@ from functools import cache
 
 from dueq_chaos.bugs import BUGS
 from dueq_chaos.bugs.bug import Bug
-from dueq_chaos.sim.storm import Outcome, Storm
+from dueq_chaos.sim.storms.storm import Outcome, Storm
 
 
 @dataclass(frozen=True)

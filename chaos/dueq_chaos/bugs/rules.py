@@ -1,6 +1,7 @@
 """Planted bugs of `apply` that all replicas share: they agree with each other, and are wrong together.
 
-Only the naive reference finds them, as it knows the rules: every committed record is compared with it (`sim/naive`).
+Only the naive reference finds them, as it knows the rules: every committed record is compared with it
+(`sim/reference/naive`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from dueq.limits import CONSUMER_CREDIT_BYTES
-from dueq_chaos.sim.world import World
+from dueq_chaos.sim.environment.world import World
 from dueq_codecs.digest import request_digest
 from dueq_codecs.messages import (
     BrokerMessage,

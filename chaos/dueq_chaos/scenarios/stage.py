@@ -13,8 +13,8 @@ from dueq.core.partition.partition import Partition
 from dueq.core.ports.membership import PartitionNode
 from dueq_chaos.scenarios.hand import Bodies, Browsed, Hand, Pushed, Request, Stored, rows_of
 from dueq_chaos.scenarios.taps import Caught, Desk, Door, Match, Spindle
-from dueq_chaos.sim.equality import completed, names_on_disk, waiting_on_disk
-from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.environment.mesh import SimMesh
+from dueq_chaos.sim.judging.equality import completed, names_on_disk, waiting_on_disk
 from dueq_codecs.messages import BrokerMessage, BrowseReply, Code
 from dueq_codecs.records import RecordKind
 

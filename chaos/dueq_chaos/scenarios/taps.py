@@ -17,8 +17,8 @@ from dueq.core.ports.membership import (
     CoordinatorOrder,
     SetOutcome,
 )
-from dueq_chaos.sim.coordinator import Session, SimCoordinator
-from dueq_chaos.sim.node import Node
+from dueq_chaos.sim.environment.coordinator import Session, SimCoordinator
+from dueq_chaos.sim.environment.node import Node
 from dueq_codecs.messages import PeerFrame
 
 Match = Callable[[Event], bool]

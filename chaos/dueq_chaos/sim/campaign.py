@@ -12,7 +12,7 @@ from functools import cache
 from multiprocessing import get_context
 
 from dueq_chaos.sim.coverage import Coverage, Watch
-from dueq_chaos.sim.storm import Outcome, Storm
+from dueq_chaos.sim.storms.storm import Outcome, Storm
 
 _AHEAD = 4
 """Seeds handed to each process ahead of their turn."""

@@ -19,9 +19,9 @@ from rich.table import Table
 
 from dueq_chaos.sim import campaign, story
 from dueq_chaos.sim.campaign import Tally
-from dueq_chaos.sim.plan import Plan, draw
 from dueq_chaos.sim.shrink import part_of, read, shrink, spell
-from dueq_chaos.sim.storm import Outcome, Storm
+from dueq_chaos.sim.storms.plan import Plan, draw
+from dueq_chaos.sim.storms.storm import Outcome, Storm
 
 _TOLD_MAX = 3
 """Failures that are told in full; of the others only the seed and the first verdict."""

@@ -21,9 +21,9 @@ from dueq.client import calls
 from dueq.client.core.ports import effects, events
 from dueq.core.ports.effects import Effect, SendClient, SendPeer
 from dueq.core.ports.events import ClientFrameReceived, Event, PeerFrameReceived, Persisted, Route
-from dueq_chaos.sim.mesh import SimMesh
-from dueq_chaos.sim.node import Node
-from dueq_chaos.sim.sdk import SimClient
+from dueq_chaos.sim.environment.mesh import SimMesh
+from dueq_chaos.sim.environment.node import Node
+from dueq_chaos.sim.environment.sdk import SimClient
 from dueq_codecs.frames import decode, encode
 from dueq_codecs.messages import ClientMessage
 from dueq_codecs.records import RecordKind

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dueq_chaos.sim.plan import Plan, Step
-from dueq_chaos.sim.storm import Outcome, Storm
+from dueq_chaos.sim.storms.plan import Plan, Step
+from dueq_chaos.sim.storms.storm import Outcome, Storm
 
 
 @dataclass

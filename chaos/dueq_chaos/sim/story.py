@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dueq_chaos.sim.plan import Plan
-from dueq_chaos.sim.storm import Outcome
+from dueq_chaos.sim.storms.plan import Plan
+from dueq_chaos.sim.storms.storm import Outcome
 
 _TAIL_LINES = 25
 _CONCERNED_LINES = 80

@@ -12,8 +12,8 @@ from dueq.core.ports.effects import Persist
 from dueq.core.ports.persistence import StoreWrite
 from dueq.storage.kinds import Opening, StoreKind, kind_of, names, open_store
 from dueq.storage.port import Store
-from dueq_chaos.sim.disk import SimDisk
-from dueq_chaos.sim.world import World
+from dueq_chaos.sim.environment.disk import SimDisk
+from dueq_chaos.sim.environment.world import World
 
 SIMULATED = "simulated"
 BROKER = "b1"

@@ -15,7 +15,7 @@ from dueq.core.ports.events import Event, Persisted, StoreFailed, StorePressure
 from dueq.core.ports.persistence import CreatePartition, LogRead, ReadLog, SaveMeta
 from dueq.storage.ordered.store import OrderedStore
 from dueq.storage.port import Pressure
-from dueq_chaos.sim.engine import ForgetfulEngine
+from dueq_chaos.sim.environment.engine import ForgetfulEngine
 
 
 class Disk:

@@ -16,7 +16,7 @@ from dueq import limits
 from dueq.gateway.app import create_app
 from dueq.gateway.service import Service
 from dueq.testing import amesh
-from dueq_chaos.sim import scale
+from dueq_chaos.sim.environment import scale
 
 
 async def post(app: FastAPI, path: str, body: dict[str, Any], key: str) -> tuple[int, dict[str, str], Any]:

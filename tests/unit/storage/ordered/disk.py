@@ -13,7 +13,7 @@ from dueq.core.ports.persistence import CreatePartition
 from dueq.storage.ordered.engine import Operation
 from dueq.storage.ordered.store import OrderedStore
 from dueq.storage.port import StoreFailed
-from dueq_chaos.sim.engine import ForgetfulEngine
+from dueq_chaos.sim.environment.engine import ForgetfulEngine
 from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
 
 UID = 9
