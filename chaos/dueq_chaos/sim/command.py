@@ -22,6 +22,7 @@ from dueq_chaos.sim.campaign import Tally
 from dueq_chaos.sim.shrink import part_of, read, shrink, spell
 from dueq_chaos.sim.storms.plan import Plan, draw
 from dueq_chaos.sim.storms.storm import Outcome, Storm
+from dueq_chaos.sim.users.often import EVERYTHING_FROM
 
 _TOLD_MAX = 3
 """Failures that are told in full; of the others only the seed and the first verdict."""
@@ -38,7 +39,10 @@ def _steps(context: click.Context, parameter: click.Parameter, value: str | None
 @click.option(
     "--seeds", type=click.IntRange(1), default=300, show_default=True, help="How many seeds to run."
 )
-@click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="The first of them.")
+@click.option(
+    "--first", type=click.IntRange(0), default=EVERYTHING_FROM, show_default=True,
+    help="The first of them. Storms of smaller ones lack some kinds of users.",
+)  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), help="Replay this one exactly and print what happened.")
 @click.option("--steps", callback=_steps, help="With --seed: only these steps of its plan, such as 0-3,7.")
 @click.option(

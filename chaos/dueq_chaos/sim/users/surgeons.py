@@ -15,6 +15,7 @@ from dueq.client.core.ports import effects
 from dueq.errors import InvalidRequest
 from dueq_chaos.sim.environment.mesh import SimMesh
 from dueq_chaos.sim.environment.sdk import SimClient
+from dueq_chaos.sim.users.often import EVERYTHING_FROM
 
 _CALL_US = 15_000_000
 _AGAIN_US = 300_000
@@ -62,6 +63,7 @@ class Surgeons:
             wanted["due_from"] = now_ms + random.randint(-1_000, 1_000)
         if random.random() < 0.5:
             wanted["due_until"] = now_ms + random.randint(1_000, 5_000)
+        self._cut_sharply(wanted, random)
         if self._kinds[topic] == "fair" and random.random() < 0.5:
             wanted["group"] = random.choice(_GROUPS)
         works: list[Document] = [
@@ -82,6 +84,15 @@ class Surgeons:
         if work["do"] == "redrive" or (work["do"] == "purge" and random.random() < 0.5):
             wanted["state"] = "dead"
         return work | {"filter": wanted}
+
+    def _cut_sharply(self, wanted: Document, random: Random) -> None:
+        """Have the filter begin or end at the very instant of a message, in some storms."""
+        if self._mesh.world.seed < EVERYTHING_FROM:
+            return
+        dues = [message.due_ms for message in self._mesh.history.messages.values() if not message.finished]
+        for name in ("due_from", "due_until"):
+            if name in wanted and dues and random.random() < 0.5:
+                wanted[name] = random.choice(dues)
 
     def _fall(self, uid: int, goodbye: bool) -> None:
         leader = self._mesh.leader_of(uid)
