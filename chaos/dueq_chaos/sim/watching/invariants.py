@@ -13,23 +13,20 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from dueq.core.partition.partition import Partition
 from dueq.core.ports.effects import Effect, Persist, SendClient, SendPeer
 from dueq.core.ports.persistence import AppendLog, DropPartition, StoreWrite
-from dueq.limits import PUSH_CONFIRM_MS
 from dueq.storage.ordered import layout
 from dueq_chaos.sim.judging.equality import differences
 from dueq_chaos.sim.judging.handed import Handed
-from dueq_chaos.sim.judging.history import MessageKey, name_of
 from dueq_chaos.sim.judging.lasting import Lasting
 from dueq_chaos.sim.judging.ledger import Ledger
 from dueq_chaos.sim.judging.precedence import Precedence
 from dueq_chaos.sim.judging.rates import Rates
-from dueq_chaos.sim.watching import job_rules, memory
+from dueq_chaos.sim.watching import memory
 from dueq_chaos.sim.watching.body_places import misplaced
 from dueq_chaos.sim.watching.copies import Copies
+from dueq_chaos.sim.watching.outgoing import Outgoing
 from dueq_chaos.sim.watching.promises import Promises
 from dueq_codecs.frames import decode_record, encode_record
 from dueq_codecs.messages import ChangeReply, Code, ConsumerReply, PeerFrame, Push, Relay
@@ -42,17 +39,12 @@ if TYPE_CHECKING:
     from dueq_chaos.sim.environment.node import Node
 
 
-_TURNS_MAX = 20_000
-_MISMATCHES_MAX = 500
+_TURNS_MAX: Final = 20_000
 """A broker's turns in one simulated second; those of the worst storms are a fraction of that."""
-_LOOKED_AT = 32
+_MISMATCHES_MAX: Final = 500
+_LOOKED_AT: Final = 32
 """Number of the records covered by a commit that are compared on every disk."""
 _COUNT_OF: Final[Callable[[Progress], tuple[int, int]]] = attrgetter("incarnation", "match")
-_REPLACED_US = PUSH_CONFIRM_MS * 1010
-"""How long a replaced leader may act towards consumers: what its ISR has confirmed, by a clock that drifts."""
-
-_EXPIRY_ERROR_US = 2_000
-"""By so much a leader's view of mesh time may be behind where every clock is right: instants are whole milliseconds."""
 
 
 class Violation(Exception):
@@ -101,7 +93,6 @@ class Invariants:
 
     def __init__(self, mesh: SimMesh, clock_error_us: int, unproved_us: int = 0) -> None:
         self.mesh = mesh
-        self.clock_error_us, self.unproved_us = clock_error_us, unproved_us
         self.steps = 0
         self.ledger = Ledger()
         self.copies = Copies(mesh, self.ledger)
@@ -109,8 +100,9 @@ class Invariants:
         self.precedence = Precedence(self.ledger)
         self._rates, self._lasting = Rates(), Lasting()
         self._handed = Handed(lambda uid, sequence: self.ledger.epochs(uid).get(sequence))
-        self._newest: dict[int, tuple[int, int]] = {}
-        """By partition, the newest epoch in which anything was committed, and since when."""
+        self._outgoing = Outgoing(
+            mesh, self.ledger, self.promises, self._handed, self._led_in, clock_error_us, unproved_us
+        )
         self._second = 0
         self._turns: dict[str, int] = {}
         """By broker, how many it has taken in this second."""
@@ -132,6 +124,15 @@ class Invariants:
     def _fail(self, text: str) -> None:
         self.mesh.world.tell("VIOLATION", text)
         raise Violation(self.steps, text)
+
+    def _check(self, wrong: str) -> None:
+        if wrong:
+            self._fail(wrong)
+
+    def _led_in(self, name: str, uid: int) -> int | None:
+        """Return the newest epoch in which a broker has led a partition in this life; None: it was never seen."""
+        seen = self._seen[name].get(uid)
+        return seen.led if seen is not None else None
 
     def _row_differs(self, key: tuple[int, int, int], payload: bytes, due_ms: int) -> str:
         """Compare an acknowledged insert with the log; that of a deleted topic is not looked at any more."""
@@ -175,17 +176,20 @@ class Invariants:
                 if isinstance(message, PeerFrame):
                     self._framed(node, message)
                 elif isinstance(message, Relay) and message.back and isinstance(message.inner, Push):
-                    self._handed_over(name, message.inner)
+                    self._check(self._outgoing.handed_over(name, message.inner))
             elif isinstance(effect, SendClient):
-                if isinstance(effect.message, Push):
-                    self._pushed(name, effect.message)
-                elif isinstance(effect.message, ChangeReply) and effect.message.code == Code.OK:
-                    self._answered(name, effect.message)
-                elif isinstance(effect.message, ConsumerReply) and effect.message.code == Code.OK:
-                    self._kept_alive(name, effect.message)
+                self._told(name, effect.message)
             elif isinstance(effect, Persist):
                 self._deleted(name, effect.writes)
                 self._appended(node, effect.writes)
+
+    def _told(self, name: str, message: object) -> None:
+        if isinstance(message, Push):
+            self._check(self._outgoing.pushed(name, message))
+        elif isinstance(message, ChangeReply) and message.code == Code.OK:
+            self._check(self._outgoing.answered(name, message))
+        elif isinstance(message, ConsumerReply) and message.code == Code.OK:
+            self._check(self._outgoing.kept_alive(name, message))
 
     def _deleted(self, name: str, writes: list[StoreWrite]) -> None:
         """Only a tombstone permits deleting a replica."""
@@ -351,8 +355,7 @@ class Invariants:
                 if wrong:
                     self._fail(f"{node.name} p{uid}: {wrong}")
         if replica.leading is not None:
-            if self._newest.get(uid, (0, 0))[0] < replica.leading.epoch:
-                self._newest[uid] = (replica.leading.epoch, self.mesh.world.now_us)
+            self._outgoing.committed(uid, replica.leading.epoch)
             first = max(before + 1, replica.commit - _LOOKED_AT)
             wrong = self.copies.missing(uid, first, replica.commit) or self.copies.too_few(
                 uid, replica.commit
@@ -388,109 +391,6 @@ class Invariants:
         wrong = self.copies.missing_anywhere(uid) or self.copies.too_few_members(uid)
         if wrong:
             self._fail(f"the ISR of p{uid} has changed: {wrong}")
-
-    # -------------------------------------------------------------- what leaves for clients
-
-    def _pushed(self, name: str, push: Push) -> None:
-        """Invariant 3: never early, and only under a lease that was committed for this consumer, half of it left."""
-        if push.leader == name:
-            self._handed_over(name, push)
-            if little := self.promises.too_little_left(push):
-                self._fail(f"{name} pushes {little}")
-        wall_us = self.mesh.world.wall_us + self._may_be_ahead_us(push.leader)
-        rows = zip(
-            push.uid.tolist(), push.sequence.tolist(), push.row.tolist(), push.token.tolist(), push.due.tolist(),
-            push.lease_left_ms.tolist(), strict=True,
-        )  # fmt: skip
-        for at, (uid, sequence, row, token, due, left_ms) in enumerate(rows):
-            what = f"{name} pushes {name_of((uid, sequence, row))} token {token}"
-            if due * 1000 > wall_us:
-                self._fail(f"{what}: {due * 1000 - wall_us} us before it is due")
-            if push.leader == name:  # the others pass on what they were sent
-                is_silent = self.mesh.silences.holds(push.topic, self.mesh.world.wall_us)
-                if is_silent and not self.ledger.naive(uid).was_triggered(token, sequence << 16 | row):
-                    self._fail(f"{what}: its topic was paused, and nobody has asked to resume it")
-                self._not_expired((uid, sequence, row), what)
-                if wrong := self._other_headers(push, at, uid, sequence << 16 | row, token):
-                    self._fail(f"{what}: {wrong}")
-                self._not_replaced(name, uid, what)
-                self._not_longer(name, (uid, sequence, row), left_ms, what)
-            until_us = self.mesh.world.wall_us + left_ms * 1000
-            self.mesh.history.leased((uid, sequence, row), token, until_us)
-            if wrong := job_rules.pushed_too_soon(self.mesh, self.ledger, uid, sequence):
-                self._fail(f"{what}: {wrong}")
-            holder = self.ledger.holder(uid, token, sequence, row)
-            if holder != push.consumer_id and holder not in self.mesh.pull_holders:
-                self._fail(f"{what}: there is no committed lease of it for this consumer")
-
-    def _handed_over(self, name: str, push: Push) -> None:
-        if wrong := self._handed.leaves(push):
-            self._fail(f"{name} pushes {wrong}")
-
-    def _other_headers(self, push: Push, at: int, uid: int, key: int, token: int) -> str:
-        """Say what is wrong with the headers that a row comes with in place of its own."""
-        found = push.headings[int(push.heading[at])] if len(push.heading) else ""
-        expected = self.ledger.naive(uid).shown.get((token, key), "")
-        return "" if found == expected else f"with the headers {found!r}, not {expected!r}"
-
-    def _may_be_ahead_us(self, leader: str) -> int:
-        """How far a leader's view of mesh time may be ahead: by all of an error that frames cannot show."""
-        ahead_us = self.mesh.nodes[leader].wall_error_us
-        return self.clock_error_us + (ahead_us if 0 < ahead_us <= self.unproved_us else 0)
-
-    def _not_longer(self, name: str, key: MessageKey, left_ms: int, what: str) -> None:
-        """No consumer is told that a lease lasts longer than it is long."""
-        uid, sequence, row = key
-        partition = self._partition(name, uid)
-        if partition is None:
-            return
-        entries = partition.timeline.rows(np.array([sequence << 16 | row], np.uint64))
-        length_ms = int(entries["lease_ms"][0])
-        if length_ms and left_ms > length_ms:
-            self._fail(f"{what}: says that {left_ms} ms are left of a lease of {length_ms}")
-
-    def _not_expired(self, key: MessageKey, what: str) -> None:
-        """Where all clocks are right nothing leaves after its expiry."""
-        entry = self.ledger.naive(key[0]).live.get(key[1] << 16 | key[2])
-        expires_us = entry.expires * 1000 if entry is not None else 0
-        if not self.clock_error_us and 0 < expires_us < self.mesh.world.wall_us - _EXPIRY_ERROR_US:
-            self._fail(f"{what}: {self.mesh.world.wall_us - expires_us} us after its expiry")
-
-    def _not_replaced(self, name: str, uid: int, what: str) -> None:
-        """Its ISR has confirmed it lately, and none of them commits in a newer epoch any more after that."""
-        seen, newest = self._seen[name].get(uid), self._newest.get(uid)
-        if seen is None or newest is None or seen.led >= newest[0]:
-            return
-        since_us = self.mesh.world.now_us - newest[1]
-        if since_us > _REPLACED_US:
-            self._fail(f"{what}: it was replaced, epoch {newest[0]} commits since {since_us // 1000} ms")
-
-    def _kept_alive(self, name: str, reply: ConsumerReply) -> None:
-        """An answer keeps leases alive at their holder. It is allowed only while no other leader can end them."""
-        if reply.leader != name:
-            return  # it passes on what it was sent
-        for uid, (epoch, _) in self._newest.items():
-            seen = self._seen[name].get(uid)
-            if seen is None or seen.led >= epoch:
-                continue
-            partition = self._partition(name, uid)
-            if partition is None or partition.topic.name != reply.topic or not partition.replica.serving:
-                continue
-            high, low = (int.from_bytes(reply.consumer_id[at : at + 8], "big") for at in (0, 8))
-            leased = partition.timeline.leased()
-            held = (leased["consumer_high"] == high) & (leased["consumer_low"] == low)
-            session = partition.dispatcher._consumers.by_id.get(reply.consumer_id)
-            # A consumer that has said goodbye holds nothing any more, also if it attaches anew in the same turn.
-            left = session is None or session.attach != reply.attach or not session.rows_out
-            if held.any() and not left:
-                self._not_replaced(name, uid, f"{name} answers a consumer that has leases of p{uid}")
-
-    def _answered(self, name: str, reply: ChangeReply) -> None:
-        """An answer is the result of applying a committed record."""
-        if reply.uid not in self.mesh.coordinator.nodes:
-            return  # its topic was deleted, which not every broker knows yet: it is not accounted for any more
-        if reply.sequence and reply.sequence not in self.ledger.epochs(reply.uid):
-            self._fail(f"{name} answers of record {reply.sequence} of p{reply.uid}, which is not committed")
 
     def _partition(self, name: str, uid: int) -> Partition | None:
         core = self.mesh.nodes[name].core
