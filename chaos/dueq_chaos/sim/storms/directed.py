@@ -51,7 +51,9 @@ class Directed:
     def _bursts(self, random: Random, over_us: int, count: int, soon_ms: int, late_ms: int) -> None:
         """Some traffic, spread over a while."""
         for _ in range(count):
-            self._later(random.randint(0, over_us), lambda: self._users().burst(random, 1, soon_ms, late_ms))
+            self._later(
+                random.randint(0, over_us), lambda: self._users().traffic.burst(random, 1, soon_ms, late_ms)
+            )
 
     # -------------------------------------------------------------- users and their messages
 
@@ -62,10 +64,10 @@ class Directed:
             node.disk.slow_us = random.choice([3_000, 15_000])
         for at_ms in range(0, 4_000, 200):
             due_ms = self.mesh.world.wall_us // 1000 + at_ms + 700
-            self._later(at_ms * 1000, lambda due_ms=due_ms: users.schedule_at(due_ms, 3))  # type: ignore[misc]
+            self._later(at_ms * 1000, lambda due_ms=due_ms: users.traffic.schedule_at(due_ms, 3))  # type: ignore[misc]
             self._later(
                 (at_ms + 700) * 1000 - random.randint(0, 40_000),
-                lambda due_ms=due_ms: users.alter_due(random, due_ms),  # type: ignore[misc]
+                lambda due_ms=due_ms: users.traffic.alter_due(random, due_ms),  # type: ignore[misc]
             )
 
     def _forgetful_under_a_wrong_heir(self, broker: str, random: Random) -> None:
@@ -122,8 +124,8 @@ class Directed:
             node.disk.read_slow_us = random.choice([1_000_000, 3_000_000])
             node.disk.reads_early = True
         for at_us in range(0, 6_000_000, 150_000):
-            self._later(at_us, lambda: users.burst(random, 1, 1_000, 9_000))
-            self._later(at_us + 75_000, lambda: users.move_far(random))
+            self._later(at_us, lambda: users.traffic.burst(random, 1, 1_000, 9_000))
+            self._later(at_us + 75_000, lambda: users.traffic.move_far(random))
 
     def _chunks_missed(self, broker: str, random: Random) -> None:
         """Long payloads come in while a follower is away, and wait for their instants when it is back."""
@@ -131,7 +133,7 @@ class Directed:
         away = random.choice([name for name in mesh.names if name != self._leader()])
         mesh.network.isolate(away, mesh.names)
         for at_us in (1_800_000, 2_100_000, 2_500_000):
-            self._later(at_us, lambda: users.schedule_long(random, 8_000))
+            self._later(at_us, lambda: users.traffic.schedule_long(random, 8_000))
         self._later(random.randint(3_200_000, 4_000_000), mesh.network.heal)
         if random.random() < 0.5:
             self._later(5_500_000, lambda: mesh.nodes[self._leader()].crash(goodbye=True))
@@ -197,11 +199,11 @@ class Directed:
         began_ms = mesh.world.wall_us // 1000
         for at_ms in range(0, 3_500, 100 if deep else 5):
             due_ms = began_ms + at_ms + random.randint(-200, 500)
-            self._later(at_ms * 1000, lambda due_ms=due_ms: users.schedule_at(due_ms, 1))  # type: ignore[misc]
+            self._later(at_ms * 1000, lambda due_ms=due_ms: users.traffic.schedule_at(due_ms, 1))  # type: ignore[misc]
         away = random.choice([name for name in mesh.names if name != leader])
         self._later(3_500_000, lambda: mesh.network.isolate(away, mesh.names))
         self._later(3_600_000, mesh.nodes[away].crash)
         self._later(3_700_000, mesh.nodes[away].start)
         for at_us in range(3_700_000, 5_200_000, 100_000):
-            self._later(at_us, lambda: users.burst(random, 1, -200, 500))
+            self._later(at_us, lambda: users.traffic.burst(random, 1, -200, 500))
         self._later(random.randint(5_300_000, 6_000_000), mesh.network.heal)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from random import Random
 
 from dueq_chaos.sim.environment.mesh import SimMesh
-from dueq_chaos.sim.storms.workload import TOPIC, Workload
+from dueq_chaos.sim.storms.workload import Workload
+from dueq_chaos.sim.users.traffic import TOPIC
 
 _SHARE = 0.25
 """Share of the seeds whose storms end so."""
@@ -33,7 +34,7 @@ def speak(mesh: SimMesh, workload: Workload) -> None:
     mesh.harm()
     mesh.network.weather.lost_share = _LOST
     dues = [now_ms + random.randint(*_AHEAD_MS) for _ in range(_MESSAGES)]
-    workload.schedule(TOPIC, [b"last-%d" % at for at in range(_MESSAGES)], dues)
+    workload.traffic.schedule(TOPIC, [b"last-%d" % at for at in range(_MESSAGES)], dues)
     mesh.world.run(_AHEAD_MS[1] * 1000)
     mesh.world.run_until(mesh.history.done, _US, _LOOK_US)
     mesh.world.run(_AFTER_US)

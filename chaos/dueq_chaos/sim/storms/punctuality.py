@@ -8,8 +8,9 @@ from dueq.core.ports.entry import is_full
 from dueq_chaos.sim.environment.mesh import SimMesh
 from dueq_chaos.sim.judging.history import name_of
 from dueq_chaos.sim.judging.ledger import Ledger
-from dueq_chaos.sim.storms.workload import TOPIC, Workload
+from dueq_chaos.sim.storms.workload import Workload
 from dueq_chaos.sim.users.consuming import ConsumingUser
+from dueq_chaos.sim.users.traffic import TOPIC
 
 _ARRIVES_MS = 3_000
 """By then a push has arrived, however often it had to be repeated: consumers say every second what they have seen."""
@@ -72,7 +73,7 @@ def late(mesh: SimMesh, workload: Workload) -> list[str]:
     now_ms = mesh.world.wall_us // 1000
     dues = [now_ms + random.randint(*_AHEAD_MS) for _ in range(_PROBES)]
     payloads = [b"probe-%d" % at for at in range(_PROBES)]
-    workload.schedule(TOPIC, payloads, dues)
+    workload.traffic.schedule(TOPIC, payloads, dues)
     mesh.world.run((_AHEAD_MS[1] + 700) * 1000)
     allowed_us = _LATE_US if _led(mesh) == led_before else _HANDED_OVER_US
     came = {

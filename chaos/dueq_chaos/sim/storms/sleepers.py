@@ -41,7 +41,7 @@ class Sleepers:
         for_us = random.choice([random.randint(1_600_000, 3_200_000), random.randint(3_200_000, 6_500_000)])
 
         def fall_asleep() -> None:
-            node = mesh.nodes[mesh.leader_of(users.uids[0]) or mesh.names[0]]
+            node = mesh.nodes[mesh.leader_of(users.traffic.uids[0]) or mesh.names[0]]
             if node.core is not None:
                 # It reads what lies in its sockets at once, so before anybody can have answered what it says on waking.
                 late_us = (mesh.world.now_us + for_us) % READ_LATE_US
@@ -59,9 +59,9 @@ class Sleepers:
         for user in users.consumers:
             user.habits = Habits(work_us=(20_000_000, 30_000_000))
         first_ms = self._mesh.world.wall_us // 1000 + asleep_ms - random.randint(60, 85)
-        users.schedule_at(first_ms, 1)
+        users.traffic.schedule_at(first_ms, 1)
         for after_ms in range(88, 98):
-            users.schedule_at(first_ms + after_ms, 1)
+            users.traffic.schedule_at(first_ms + after_ms, 1)
 
     def _at_work(self, random: Random, asleep_ms: int) -> None:
         """Something is due all the time, and leased, and acknowledged; writes take their time."""
@@ -70,7 +70,7 @@ class Sleepers:
             user.habits = Habits()
         now_ms = self._mesh.world.wall_us // 1000
         for after_ms in range(asleep_ms + _AROUND_MS[0], asleep_ms + _AROUND_MS[1], _DENSE_MS):
-            users.schedule_at(now_ms + after_ms, 1)
+            users.traffic.schedule_at(now_ms + after_ms, 1)
         slow_us = random.choice([0, 8_000, 30_000])
 
         def slow_down() -> None:
@@ -79,4 +79,4 @@ class Sleepers:
 
         self._later((asleep_ms - 200) * 1000, slow_down)
         for _ in range(6):
-            self._later(random.randint(1_600_000, 6_000_000), lambda: users.burst(random, 1, 0, 300))
+            self._later(random.randint(1_600_000, 6_000_000), lambda: users.traffic.burst(random, 1, 0, 300))

@@ -12,9 +12,10 @@ from dueq_chaos.sim.environment.mesh import SimMesh
 from dueq_chaos.sim.storms import last_words, punctuality
 from dueq_chaos.sim.storms.faults import Faults
 from dueq_chaos.sim.storms.plan import Plan, Step, draw
-from dueq_chaos.sim.storms.workload import Workload, topic_name
+from dueq_chaos.sim.storms.workload import Workload
 from dueq_chaos.sim.users import idlers, mortals, recurring
 from dueq_chaos.sim.users.idlers import Idlers
+from dueq_chaos.sim.users.traffic import topic_name
 from dueq_chaos.sim.watching import job_rules
 from dueq_chaos.sim.watching.invariants import Invariants, Violation
 
@@ -138,7 +139,7 @@ class Storm:
         workload = self._workload = Workload(mesh, self.plan.options)
         if idlers.has_some(world.seed):
             wrong = {step.kind for step in self.plan.steps} & (_WRONG_CLOCKS | _WRONG_FOR_CLIENTS)
-            self._idlers = Idlers(mesh, self.plan.options.wire, workload.send, not wrong)
+            self._idlers = Idlers(mesh, self.plan.options.wire, workload.traffic.send, not wrong)
         self._weather()
         began_us = world.now_us
         for step in self.plan.steps:
@@ -152,7 +153,7 @@ class Storm:
 
     def _burst(self, random: Random, requests: int, soon_ms: int, late_ms: int) -> None:
         if self._workload is not None:
-            self._workload.burst(random, requests, soon_ms, late_ms)
+            self._workload.traffic.burst(random, requests, soon_ms, late_ms)
 
     def _users(self) -> Workload:
         assert self._workload is not None, "nobody is there before the storm begins"
@@ -178,7 +179,7 @@ class Storm:
         self.mesh.calm()
         for _ in range(random.randint(2, 6)):
             self.mesh.world.run(random.randint(5_000_000, 40_000_000))
-            workload.burst(random, 6, 0, 1_000)
+            workload.traffic.burst(random, 6, 0, 1_000)
         self.mesh.world.run(2_000_000)
         self._weather()
 
@@ -213,7 +214,7 @@ class Storm:
         whole = mesh.world.run_until(
             lambda: mesh.whole() and mesh.quiet() and mesh.linked(), _QUIET_US, _LOOK_US
         )
-        workload.bring_near()
+        workload.traffic.bring_near()
         mesh.world.run(5_000_000)
         unreceived = punctuality.unreceived(mesh, self.invariants.ledger, workload.consumers)
         if whole and mesh.whole():
