@@ -7,7 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from dueq.client.core.ports import events
+from dueq.client.core.ports import effects, events
+from dueq.errors import TopicExists
 from dueq_chaos.sim.environment.mesh import SimMesh
 from dueq_chaos.sim.storms.plan import CARELESS, Options, Step, draw_habits
 from dueq_chaos.sim.users import asking, bearing, deeds, repeating, triggering
@@ -308,7 +309,9 @@ class Workload:
                 document=document,
             )
 
-        def created(value: object, failed: object) -> None:
+        def created(value: object, failed: effects.Failed | None) -> None:
+            if failed is not None and isinstance(failed.error, TopicExists):
+                self.mesh.history.wrong.append(f"topic {name} may exist already, and is refused: {failed.error}")
             if failed is None and self.traffic.alive:
                 self._extra_topics.append(name)
                 self._schedule_soon(name, 3)
