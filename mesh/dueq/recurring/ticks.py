@@ -151,12 +151,16 @@ def _next_in_passing(line: str, zone: tzinfo, after_s: int) -> int:
         offset_s = _offset_s(zone, from_s)
         wall = datetime.fromtimestamp(from_s - 1 + offset_s, UTC).replace(tzinfo=None)
         tick_s = int(next(CronSim(line, wall)).replace(tzinfo=UTC).timestamp()) - offset_s
+        near_s = max(from_s, tick_s - _LEAP_S_MAX)
         set_at_s = _set_at_s(zone, from_s, min(tick_s, from_s + _LEAP_S_MAX)) or _set_at_s(
             zone, from_s, tick_s
         )
-        if not set_at_s:
+        if set_at_s:
+            from_s = set_at_s
+        elif _offset_s(zone, near_s) != offset_s:
+            from_s = near_s  # they were set and set back: this may be the second time of one that comes twice
+        else:
             return tick_s
-        from_s = set_at_s
 
 
 def _set_at_s(zone: tzinfo, from_s: int, until_s: int) -> int:

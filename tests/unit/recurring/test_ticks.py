@@ -56,6 +56,14 @@ def test_any_other_line_goes_by_time_as_it_passes(line: str) -> None:
     assert shown(terms, before_leap, 2) == ["29 03:00:00+0200", "29 03:30:00+0200"]
 
 
+@pytest.mark.parametrize("months_before", [0, 6, 9])
+def test_a_time_that_comes_twice_is_found_from_before_the_clocks_were_set_forward(months_before: int) -> None:
+    after = datetime(2026, 10 - months_before, 24, tzinfo=UTC)
+    assert shown(Terms("*/30 2 25 10 *", zone=BERLIN), after, 4) == [
+        "25 02:00:00+0200", "25 02:30:00+0200", "25 02:00:00+0100", "25 02:30:00+0100",
+    ]  # fmt: skip
+
+
 def test_a_line_may_begin_with_seconds() -> None:
     assert shown(Terms("*/20 59 23 * * *", zone=BERLIN), LEAPS, 4) == [
         "28 23:59:00+0100", "28 23:59:20+0100", "28 23:59:40+0100", "29 23:59:00+0200",
