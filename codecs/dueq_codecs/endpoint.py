@@ -35,9 +35,11 @@ DISABLED_MAX: Final = 200
 """Longest reason why an endpoint is disabled, characters."""
 
 _SEALED: Final = re.compile(
-    r"sealed\.([0-9a-f]{8})\.([0-9a-f]{12}|whpk_[A-Za-z0-9+/]{43}=|)\.([A-Za-z0-9+/]{24,2048}={0,2})\Z"
+    r"sealed\.([0-9a-f]{8})\.([0-9a-f]{12}|whpk_[A-Za-z0-9+/]{43}=|)\."
+    r"((?:[A-Za-z0-9+/]{4}){5,511}(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==))\Z"
 )
-"""A text that is sealed: by which key, the id of a secret (of a header none), and the bytes, which are 16 more."""
+"""A text that is sealed: by which key, the id of a secret (of a header none), and the bytes, which are 16 more: never
+fewer than 16, and always whole base64."""
 _SEAL_BYTES: Final = 16
 
 _NAME: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,255}\Z")  # not . or ..: in a URL these are folders

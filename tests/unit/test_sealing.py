@@ -50,6 +50,15 @@ def test_a_longest_header_fits_sealed_too() -> None:
     assert fault_of_endpoint(Keys([OLD]).sealed(endpoint(headers={"a": "x" * 1024}))) is not None
 
 
+@pytest.mark.parametrize("value", ["", "1", "on", "yes"])
+def test_a_short_header_is_sealed_and_opens_to_what_it_was(value: str) -> None:
+    keys, short = Keys([OLD]), endpoint(headers={"x-flag": value})
+    sealed = keys.sealed(short)
+    assert is_sealed(sealed["headers"]["x-flag"])
+    assert fault_of_endpoint(sealed) is None
+    assert keys.opened(sealed) == short
+
+
 def test_a_new_key_seals_and_the_old_one_still_opens() -> None:
     sealed = Keys([OLD]).sealed(endpoint())
     both = Keys([NEW, OLD])
@@ -92,11 +101,15 @@ def test_what_is_sealed_opens_for_its_endpoint_and_secret_only() -> None:
         "sealed.12345678..AA",
         "sealed.1234567.aaaaaaaaaaaa." + "A" * 32,
         "sealed.12345678.." + "A" * 4096,
+        "sealed.12345678.." + "A" * 25,  # base64 of no number of bytes
+        "sealed.12345678.." + "A" * 25 + "=",
+        "sealed.12345678.." + "A" * 20,  # 15 bytes: shorter than the seal of nothing
     ],
 )
 def test_what_is_not_well_formed_is_no_sealed_secret(text: str) -> None:
     assert not is_sealed(text)
     assert fault_of_endpoint(endpoint(secrets=[[text, 0]])) is not None
+    assert fault_of_endpoint(endpoint(headers={"x-flag": text[:1000]})) is None  # a value as any other
 
 
 @pytest.mark.parametrize("keys", [[], ["x"], [OLD[:-4]], [OLD + "AAAA"], ["é" * 44], [OLD] * 17])
