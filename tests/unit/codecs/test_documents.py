@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from dueq_codecs.documents import DOCUMENT_DEPTH_MAX, decode_document
@@ -42,3 +44,12 @@ def test_pairs_depth_up_to_the_limit_and_brackets_in_strings_are_fine() -> None:
     assert decode_document('{"a":"\\ud83d\\ude00"}') == {"a": "\U0001f600"}
     brackets = '\\"' + "[{" * 100
     assert decode_document('{"a":"' + brackets + '"}') == {"a": '"' + "[{" * 100}
+
+
+def test_a_long_string_costs_little_more_than_itself() -> None:
+    text = '{"a":"' + "x" * 1_000_000 + '","b":[' + "{}," * DOCUMENT_DEPTH_MAX + "1]}"
+    tracemalloc.start()
+    decode_document(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * len(text)
