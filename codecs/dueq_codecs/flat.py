@@ -88,6 +88,7 @@ class Layout:
         self._get_vectors = vectors or _getter([field.name for field in self._vectors])
         self._absent = {field.name: field.absent for field in fields}
         self._required = [field.name for field in fields if field.absent is None]
+        self._vtable_bytes = 4 + 2 * len(fields)
         self._shape = lru_cache(maxsize=4096)(self._make_shape)
         # Frames of one kind have few vtables. A sender that invents new ones only makes its own frames slower to
         # read.
@@ -130,7 +131,7 @@ class Layout:
         """
         values.update(self._absent)
         table, vtable = _open_table(body)
-        plan = self._plan(vtable)
+        plan = self._plan(vtable[: self._vtable_bytes])  # what it says of fields of newer builds is not kept
         length = budget = len(body)
         if table + plan.inline.size > length:
             raise FrameError("the table is longer than the frame")

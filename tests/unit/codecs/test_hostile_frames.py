@@ -192,6 +192,17 @@ def test_strings_that_all_claim_the_same_bytes_cost_no_memory() -> None:
     assert peak < 2_000_000
 
 
+def test_long_vtables_are_not_kept() -> None:
+    tracemalloc.start()
+    for number in range(200):
+        # A Reply whose vtable has places for thousands of fields that nobody knows.
+        vtable = struct.pack("<2H", 60_000, 4).ljust(60_000 - 2, b"\0") + struct.pack("<H", number)
+        decode([seal(Kind.REPLY, struct.pack("<I", 60_004) + vtable + struct.pack("<i", 60_000))])
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept < 1_000_000
+
+
 def test_vectors_that_share_their_bytes_are_refused() -> None:
     # PeerFrame: `append_uid` (field 10) and `ack_uid` (field 16) are one vector of 1,000 numbers.
     vtable = struct.pack("<19H", 38, 12, *[0] * 10, 4, *[0] * 5, 8)
