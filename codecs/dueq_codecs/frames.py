@@ -40,7 +40,7 @@ from dueq_codecs.messages import (
 )
 from dueq_codecs.metadata import build_metadata_reply
 from dueq_codecs.peer import build_peer_frame, entry_count
-from dueq_codecs.records import FEATURE_LEVEL, WITH_BYTES, LogEntry, RecordKind
+from dueq_codecs.records import FEATURE_LEVEL, U16, WITH_BYTES, LogEntry, RecordKind
 from dueq_codecs.shape import fault_of_payloads, fault_of_request
 
 __all__ = ["FrameError", "decode", "decode_record", "encode", "encode_record", "place_of_record"]
@@ -65,6 +65,8 @@ _present = attrgetter("present_first", "present_sequence", "present_row", "prese
 _browsed = attrgetter(
     "wait_at", "first", "due", "sequence", "row", "size", "crc", "attempt", "keyed", "upload", "body_size"
 )
+_push_columns = attrgetter("rank", "version", "group", "expires", "shared", "heading")
+_page_columns = attrgetter("rank", "version", "expires", "died_at", "reason", "of", "group", "heading")
 
 
 def encode(message: Message, bodies: Sequence[Body] = ()) -> list[Body]:
@@ -209,10 +211,16 @@ def _fault(message: Message, bodies: list[Body], expected: int) -> str | None:
         total = int(message.body_size.sum(dtype=np.uint64))
         if total != len(bodies[0]) and len(message.wait_at):
             return f"the rows of a BrowseReply have {total} bytes, its body {len(bodies[0])}"
-    if isinstance(message, Push) and len(message.shared):
-        ends = len(message.shared_size)
-        if len(message.shared) != len(message.rows) or int(message.shared.max()) > ends:
-            return f"a Push of {len(message.rows)} rows names {ends} shared bodies in {len(message.shared)}"
+        return _fault_of_optional(message, _page_columns(message), len(message.wait_at)) or _fault_of_place(
+            message, message.reason, len(message.reasons)
+        )
+    if isinstance(message, Push):
+        columns = _push_columns(message)
+        if not any(map(len, columns)):
+            return None
+        return _fault_of_optional(message, columns, len(message.rows)) or _fault_of_place(
+            message, message.shared, len(message.shared_size) + 1
+        )
     if isinstance(message, ChangeReply) and len(message.present_first):
         lengths = {int(np.count_nonzero(message.outcomes)), *map(len, _present(message))}
         if len(lengths) != 1:
@@ -232,4 +240,20 @@ def _fault(message: Message, bodies: list[Body], expected: int) -> str | None:
         }
         if len(listed) != 1 or (message.pulls and message.action != ConsumerAction.WAITING):
             return f"the pulls of a {message.action.name} are not in columns of one length"
+    return None
+
+
+def _fault_of_optional(message: BrowseReply | Push, columns: tuple[Any, ...], rows: int) -> str | None:
+    """Say which of the columns that may be empty have not one item per row, or name a text that is not there."""
+    lengths = set(map(len, columns))
+    if not lengths <= {0, rows}:
+        return f"the columns of a {type(message).__name__} of {rows} rows have {sorted(lengths)} items"
+    return _fault_of_place(message, message.group, len(message.groups)) or _fault_of_place(
+        message, message.heading, len(message.headings)
+    )
+
+
+def _fault_of_place(message: BrowseReply | Push, places: U16, count: int) -> str | None:
+    if len(places) and int(places.max()) >= count:
+        return f"one of {len(places)} rows of a {type(message).__name__} names {int(places.max())} of {count}"
     return None

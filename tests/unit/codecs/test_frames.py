@@ -15,6 +15,7 @@ from dueq_codecs.envelope import seal
 from dueq_codecs.frames import FrameError, decode, decode_record, encode, encode_record, place_of_record
 from dueq_codecs.layouts import LAYOUTS, Kind
 from dueq_codecs.log import RECORD
+from dueq_codecs.pushes import push_rows
 from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
 
 SAMPLES = runpy.run_path(str(Path(__file__).resolve().parents[3] / "codecs/vectors/samples.py"))
@@ -137,6 +138,31 @@ def test_unequal_columns_of_consumers_and_peers_are_refused() -> None:
     ):
         with pytest.raises(FrameError, match="not in columns of one length"):
             decode(sent_anyway(dataclasses.replace(waiting, **wrong)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rank": u16(1)}, {"version": u64(1, 2, 3)}, {"expires": u64(1)}, {"group": u16(0), "groups": ("a",)},
+        {"group": u16(0, 1), "groups": ("a",)}, {"group": u16(0, 0)}, {"heading": u16(0), "headings": ("{}",)},
+        {"heading": u16(0, 1), "headings": ("{}",)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_optional_columns_are_as_long_as_the_others_and_name_texts_that_are_there(
+    changes: dict[str, Any],
+) -> None:
+    two = u64(1, 2)
+    push = m.Push("t", bytes(16), 1, 1, 1, 1, rows=push_rows(2), **changes)
+    page = m.BrowseReply(
+        1, m.Code.OK, wait_at=two, first=two, due=two, sequence=two, row=u16(1, 2), size=u32(0, 0), crc=u32(0, 0),
+        attempt=u16(1, 1), keyed=np.zeros(2, np.uint8), upload=two, body_size=u32(0, 0), **changes,
+    )  # fmt: skip
+    for message in (push, page):
+        with pytest.raises(FrameError, match="of 2 rows"):
+            decode(sent_anyway(message, b""))
+        with pytest.raises(ValueError, match="of 2 rows"):
+            encode(message)
 
 
 def test_an_outcome_that_does_not_exist_is_refused() -> None:
