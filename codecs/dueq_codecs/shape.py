@@ -225,8 +225,6 @@ def fault_of_request(request: ChangeRequest) -> str | None:
         fault = _fault_of_keys(request) or _fault_of_once(request) or _fault_of_shared(request)
     if fault is None and request.kind == RecordKind.BODY and not request.shared:
         fault = "a BODY names no body"
-    if fault is None and request.kind == RecordKind.BODY and len(request.size) != len(request.crc):
-        fault = f"a BODY has {len(request.size)} sizes and {len(request.crc)} CRCs"
     if fault is None and request.kind == RecordKind.JOB and request.job_action not in _JOB_ACTIONS:
         fault = f"{request.job_action.name} is not an action of clients"
     if fault is None and request.patient and request.kind != RecordKind.ACK:
@@ -328,6 +326,8 @@ def _fault_of_once(change: ChangeRequest | Record) -> str | None:
 def _fault_of_shared(change: ChangeRequest | Record) -> str | None:
     """Say what is wrong with the shared body that a change brings or names."""
     brings = change.kind == RecordKind.BODY and len(change.size)
+    if change.kind == RecordKind.BODY and len(change.size) != len(change.crc):
+        return f"a BODY has {len(change.size)} sizes and {len(change.crc)} CRCs"
     if not change.shared:
         return (
             f"a {change.kind.name} has {change.shared_size} bytes of no body"

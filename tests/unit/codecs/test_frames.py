@@ -298,3 +298,10 @@ def test_a_lease_row_must_name_one_of_the_consumers() -> None:
     record = dataclasses.replace(SAMPLES["records"]()["record_lease"], consumer=u16(0, 2, 0))
     with pytest.raises(FrameError, match="consumer 2 of 2"):
         decode_record(seal(Kind.RECORD, RECORD.write(record)))
+
+
+def test_a_body_record_has_a_size_and_a_crc_or_neither() -> None:
+    record = SAMPLES["records"]()["record_body"]
+    for changes in ({"crc": u32()}, {"size": u32()}):
+        with pytest.raises(FrameError, match="sizes and"):
+            decode_record(seal(Kind.RECORD, RECORD.write(dataclasses.replace(record, **changes))))
