@@ -33,7 +33,7 @@ from dueq import Client
 from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.numbered import NumberedProducer, mesh_time_ms
 from dueq.client.times import warn_of_seconds
-from dueq.errors import Disconnected, InvalidRequest, Refused, SequenceReused
+from dueq.errors import Disconnected, InvalidRequest, PartialFailure, Refused, SequenceReused
 from dueq.limits import DEDUP_WINDOW
 from dueq.spark.columns import DUE, GROUP, KEY, PAYLOAD, RANK, REASON, ROW
 from dueq.spark.runs import Run, piece_of, runs_of
@@ -219,7 +219,9 @@ class Task:
         partition, run, answer = sent
         try:
             return partition, run, answer.result()
-        except SequenceReused:
+        except (SequenceReused, PartialFailure) as error:
+            if not isinstance(refusal := _refusal_in(error), SequenceReused):
+                raise refusal or error from None
             job = f"job {self._load.job.job_id!r}" if self._load.job is not None else "this load"
             raise SequenceReused(
                 f"{job} was loaded before, at least in part, with other rows in Spark partition {self._number}: were "
@@ -261,6 +263,13 @@ class Task:
     def _rejections(self) -> Iterator[pa.RecordBatch]:
         put_aside, self._rejected = self._rejected, []
         return iter(put_aside)
+
+
+def _refusal_in(error: SequenceReused | PartialFailure) -> Refused | None:
+    """Return why the mesh refused a request, or the part of one in some partition; None: it refused nothing."""
+    if not isinstance(error, PartialFailure):
+        return error
+    return next((outcome for outcome in error.outcomes if isinstance(outcome, Refused)), None)
 
 
 def _of_some_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
