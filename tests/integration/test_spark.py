@@ -17,11 +17,13 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType
 
 import dueq.spark
 from dueq import Client
 from dueq.errors import InvalidRequest, JobEnded, OutcomeUnknown, SequenceReused, TopicNotFound
 from dueq.local import LocalMesh
+from dueq.spark.columns import message_columns
 from dueq.spark.task import Load
 from dueq_codecs.groups import home_of_group
 
@@ -286,7 +288,8 @@ def test_rows_as_json_lose_nothing_and_do_not_depend_on_the_session(
     mesh: LocalMesh, spark: SparkSession, topic: str
 ) -> None:
     frame = spark.sql(
-        f"select {far()}L as due, timestamp'2030-01-31 09:00:00.123456Z' as at, null as nothing"
+        f"select {far()}L as due, timestamp'2030-01-31 09:00:00.123456Z' as at, "
+        "timestamp_ntz'2030-01-31 09:00:00.123456' as wall, null as nothing"
     )
     zone = spark.conf.get("spark.sql.session.timeZone")
     try:
@@ -297,7 +300,26 @@ def test_rows_as_json_lose_nothing_and_do_not_depend_on_the_session(
             )
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
-    assert waiting(mesh, topic) == {b'{"at":"2030-01-31T09:00:00.123456Z","nothing":null}': 1}
+    row = b'{"at":"2030-01-31T09:00:00.123456Z","wall":"2030-01-31T09:00:00.123456","nothing":null}'
+    assert waiting(mesh, topic) == {row: 1}
+
+
+def test_rows_as_json_have_no_column_that_is_named_however_it_is_written(spark: SparkSession) -> None:
+    frame = spark.sql("select 5L as due, 'k' as `a.b`, 'x' as rest")
+    for due, key in (("due", "`a.b`"), ("DUE", "`A.B`")):
+        rows = message_columns(frame, due, None, key).checked(100, None, False).collect()
+        assert [(row.due, bytes(row.key), bytes(row.payload)) for row in rows] == [(5, b"k", b'{"rest":"x"}')]
+
+
+def test_groups_of_a_collation_are_told_apart_byte_by_byte(spark: SparkSession) -> None:
+    frame = spark.sql(
+        "select 5L as due, 'x' as payload, collate(g, 'UNICODE_CI') as g from values 'a', 'A', '.a' as t(g)"
+    )
+    rows = message_columns(frame, "due", "payload", None, group="g").checked(100, None, False)
+    assert [(row.group, row.reason) for row in rows.collect()] == [
+        ("a", None), ("A", None), (".a", "a level of the group has no name"),
+    ]  # fmt: skip
+    assert rows.schema["group"].dataType == StringType()
 
 
 @pytest.mark.parametrize(
@@ -313,6 +335,12 @@ def test_what_is_no_column_is_said_to_be_none(spark: SparkSession, due: Any, pay
     frame = numbers(spark, 1, 0).withColumn("pay.load", F.lit("x"))
     with pytest.raises(InvalidRequest, match=said):
         dueq.spark.schedule(frame, topic="t", due=due, payload=payload, endpoints="tcp://127.0.0.1:1")
+
+
+def test_two_columns_of_one_name_are_said_to_be_two(spark: SparkSession) -> None:
+    frame = spark.sql("select 1L as due, 2L as due, 'x' as payload")
+    with pytest.raises(InvalidRequest, match=r"the due column 'due' does not fit: .*AMBIGUOUS"):
+        message_columns(frame, "due", "payload", None)
 
 
 def test_an_atomic_job_is_there_as_a_whole_or_not_at_all(

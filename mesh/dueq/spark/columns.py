@@ -33,6 +33,7 @@ AS_JSON: Final = "json"
 """Means the row as JSON instead of a payload column, unless there is a column of this name."""
 JSON: Final = {
     "ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }  # fmt: skip
 """Options for rows as JSON: nothing is lost, and nothing depends on the session's time zone."""
 
@@ -165,14 +166,22 @@ def _group_column(frame: DataFrame, group: str | Column | None) -> Column | None
     kind = _type_of(frame, group, GROUP)
     if not isinstance(kind, StringType):
         raise InvalidRequest(f"the group column {_name(group)} is {kind.simpleString()}; it must be a string")
-    return _column(group)
+    return _column(group).cast(StringType())  # of a collation two names may be equal, and are not one group
 
 
 def _as_json(frame: DataFrame, without: set[str]) -> Column:
-    names = [name for name in frame.columns if name not in without]
+    # Spark finds a column by its name whatever the case, unless it is told otherwise.
+    exact = str(frame.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
+    left_out = {_unquoted(name) if exact else _unquoted(name).lower() for name in without}
+    names = [name for name in frame.columns if (name if exact else name.lower()) not in left_out]
     if not names:
         raise InvalidRequest("there is nothing to send as JSON: the rows have no columns but due and key")
     return F.to_json(F.struct(*[F.col(f"`{name.replace('`', '``')}`") for name in names]), JSON)
+
+
+def _unquoted(name: str) -> str:
+    quoted = len(name) > 1 and name.startswith("`") and name.endswith("`")
+    return name[1:-1].replace("``", "`") if quoted else name
 
 
 def _whole_ms(kind: DataType) -> Column:
@@ -241,8 +250,10 @@ def _type_of(frame: DataFrame, what: str | Column, role: str) -> DataType:
     try:
         kind: DataType = frame.select(_column(what).alias(role)).schema[role].dataType
     except AnalysisException as error:
-        if not isinstance(what, str):
-            raise InvalidRequest(f"the {role} column {what} does not fit: {_first_line(error)}") from error
+        if not isinstance(what, str) or frame.columns.count(what) > 1:
+            raise InvalidRequest(
+                f"the {role} column {_name(what)} does not fit: {_first_line(error)}"
+            ) from error
         raise _missing(frame, what, role) from error
     return kind
 
