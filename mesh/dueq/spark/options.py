@@ -74,9 +74,15 @@ class Options:
         value = self._given.get(name)
         if value is None:
             return default
-        if not value.strip().isdecimal() or not low <= int(value) <= high:
-            raise InvalidRequest(f"the option {name!r} is a whole number from {low} to {high}, not {value!r}")
-        return int(value)
+        try:
+            number = int(value) if value.strip().isdecimal() else None
+        except ValueError:
+            number = None
+        if number is None or not low <= number <= high:
+            raise InvalidRequest(
+                f"the option {name!r} is a whole number from {low} to {high}, not {value!r:.80}"
+            )
+        return number
 
     def seconds(self, name: str, default: float, low: float, high: float) -> float:
         """Return a number of seconds within low … high.

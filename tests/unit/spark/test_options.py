@@ -41,6 +41,8 @@ def test_slips_are_refused_with_the_value() -> None:
         options(payloads="yes").flag("payloads", False)
     with pytest.raises(InvalidRequest, match="from 1 to 10, not '11'"):
         options(max_messages="11").whole("max_messages", 1, 1, 10)
+    with pytest.raises(InvalidRequest, match="from 1 to 10, not '999"):
+        options(max_messages="9" * 5000).whole("max_messages", 1, 1, 10)  # more digits than Python takes
     with pytest.raises(InvalidRequest, match="'lease' is 1 to 60 seconds, not 'nan'"):
         options(lease="nan").seconds("lease", 1, 1, 60)
     with pytest.raises(InvalidRequest, match="not '2030-01-31 09:00'"):
