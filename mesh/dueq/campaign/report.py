@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from dueq.time_text import instant_text
 
 PLANNED, LOADED, THERE, NOTHING = "planned", "loaded", "already loaded", "nothing to send"
 
@@ -93,7 +94,7 @@ class CampaignReport:
             found.append(("at most a second", f"{self.per_second:,}"))
             found.append(("delayed by smoothing", f"{self.delayed:,}, by up to {self.longest_delay_s:,} s"))
         if self.first_ms is not None and self.last_ms is not None:
-            found += [("first", _instant(self.first_ms)), ("last", _instant(self.last_ms))]
+            found += [("first", instant_text(self.first_ms)), ("last", instant_text(self.last_ms))]
         found.append(
             ("busiest minute", f"{self.busiest_minute:,} (as asked for: {self.busiest_minute_before:,})")
         )
@@ -101,7 +102,3 @@ class CampaignReport:
             there = f", {self.deduplicated:,} of them before" if self.deduplicated else ""
             found.append(("committed", f"{self.committed:,}{there}, in {self.loading_s:,.1f} s"))
         return found
-
-
-def _instant(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

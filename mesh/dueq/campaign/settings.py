@@ -10,7 +10,7 @@ from typing import Any, Final
 from dueq.errors import InvalidRequest
 from dueq.spark.hints import did_you_mean
 
-_DURATION: Final = re.compile(r"(\d+)\s*(s|m|h|d)")
+_DURATION: Final = re.compile(r"(\d{1,9})(s|m|h|d)")
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIME: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import numpy as np
 
 from dueq.campaign.counts import I64, Counts
 from dueq.campaign.spec import PER_SECOND_MAX
 from dueq.errors import InvalidRequest
+from dueq.time_text import instant_text
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,10 @@ def smoothed(arriving: Counts, existing: Counts, per_second: int | None, window_
     try:
         return _plan(arriving, existing, per_second, window_s)
     except _Late as late:
-        when = datetime.fromtimestamp(late.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         crowd = int(arriving.count[np.searchsorted(arriving.at, late.at)])
         raise InvalidRequest(
             f"[smoothing] the window is too short: with {per_second:,} a second, some of the {crowd:,} messages due at "
-            f"{when} would leave more than {window_s:,} s late; raise per_second or window"
+            f"{instant_text(late.at * 1000)} would leave more than {window_s:,} s late; raise per_second or window"
             + (" (what waits in the topic already counts)" if existing.total else "")
         ) from None
 

@@ -223,8 +223,12 @@ class Spec:
             InvalidRequest: the file cannot be read, or something in it is wrong; the text names it.
         """
         try:
-            document = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        except (
+            OSError,
+            ValueError,
+            RecursionError,
+        ) as error:  # no text, no TOML, or more of it than Python reads
             raise InvalidRequest(f"the specification {file} cannot be read: {error}") from error
         try:
             return cls.of(document, file.resolve().parent)

@@ -94,7 +94,7 @@ def test_a_crowd_is_spread_evenly_inside_its_seconds() -> None:
 
 def test_a_window_that_is_too_short_is_refused_and_the_second_named() -> None:
     with pytest.raises(
-        InvalidRequest, match=r"4 a second.*10 messages due at 1970-01-01T00:01:40Z.*1 s late"
+        InvalidRequest, match=r"4 a second.*10 messages due at 1970-01-01T00:01:40.000Z.*1 s late"
     ):
         smoothed(counts({100: 10}), Counts.nothing(), 4, 1)
 

@@ -138,6 +138,7 @@ def test_all_messages_may_have_one_body() -> None:
         ('window = "1h30m"', "", "window is a duration.*not missing"),
         ('window = "1h30m"', 'window = "long"', "not 'long'"),
         ('window = "1h30m"', 'window = "8d"', "to 168 h"),
+        ('window = "1h30m"', f'window = "{"9" * 5000}s"', "window is a duration"),
         ('hidden_for = "2h"', 'atomic = false\nhidden_for = "2h"', "does not go with atomic = false"),
         ('hidden_for = "2h"', 'atomic = "yes"', "true or false, not 'yes'"),
         ("[load]", "[lod]", "no lod; did you mean 'load'"),
@@ -167,6 +168,22 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     file.write_text("nme = 'x'")
     with pytest.raises(InvalidRequest, match=r"spring.toml: there is no nme; did you mean 'name'"):
         Spec.read(file)
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 5000 + "]" * 5000, "x = " + "9" * 5000])
+def test_a_file_that_toml_reads_no_further_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "spring.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidRequest, match=r"spring.toml cannot be read"):
+        Spec.read(file)
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "spring.toml"
+    file.write_text(WHOLE)
+    plain = Spec.read(file)
+    file.write_text(WHOLE, encoding="utf-8-sig")
+    assert Spec.read(file) == plain
 
 
 def test_a_job_is_named_after_what_the_specification_says() -> None:
