@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Literal
 
 from dueq import limits
@@ -58,36 +59,36 @@ def _text(payload: bytes) -> str | None:
 
 
 def _laid_out(text: str) -> str | None:
-    """JSON with line breaks; every number and string stays as it was written. None: it is no object or array."""
+    """The beginning of JSON with line breaks; every number and string stays as it was written.
+
+    None: it is no object or array.
+    """
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
         json.loads(text)
     except (ValueError, RecursionError):
         return None
-    lines, depth, parts = [], 0, list[str]()
-    tokens = _TOKEN.findall(text)
+    # The indentation of deep JSON can be a thousand times as long as the payload: no more is made than is shown.
+    most = limits.DASHBOARD_PREVIEW_BYTES
+    tokens = [found[0] for found in islice(_TOKEN.finditer(text), most + 2)]
+    parts, size, depth = list[str](), 0, 0
     for place, token in enumerate(tokens):
         if token in "}]":
-            if tokens[place - 1] not in "{[":
-                depth -= 1
-                lines.append("".join(parts))
-                parts = [_INDENT * depth]
-            else:
-                depth -= 1
-            parts.append(token)
+            depth -= 1
+            part = token if tokens[place - 1] in "{[" else "\n" + _INDENT * depth + token
         elif token in "{[":
-            parts.append(token)
             depth += 1
-            if tokens[place + 1] not in "}]":
-                lines.append("".join(parts))
-                parts = [_INDENT * depth]
+            part = token if tokens[place + 1] in "}]" else token + "\n" + _INDENT * depth
         elif token == ",":
-            lines.append("".join(parts) + ",")
-            parts = [_INDENT * depth]
+            part = ",\n" + _INDENT * depth
         else:
-            parts.append(": " if token == ":" else token)
-    return "\n".join([*lines, "".join(parts)])
+            part = ": " if token == ":" else token
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            break
+    return "".join(parts)
 
 
 def _visible(text: str) -> str:

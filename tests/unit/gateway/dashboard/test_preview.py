@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -49,6 +50,20 @@ def test_bytes_are_in_hex() -> None:
     assert found.form == "hex"
     assert found.text.startswith("000000  ff 00 41 42")
     assert found.text.endswith("..AB")
+
+
+def test_deep_json_costs_no_more_than_what_is_shown_of_it() -> None:
+    depth = 800
+    payload = b"[" * depth + b"1," * (1 << 19) + b"1" + b"]" * depth
+    tracemalloc.start()
+    try:
+        found = preview(payload)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (found.form, found.cut) == ("json", True)
+    assert found.text.startswith("[\n  [\n    [")
+    assert peak < 32 << 20
 
 
 def test_only_the_beginning_is_shown() -> None:
