@@ -13,16 +13,13 @@ from dueq.client.core.ports import effects
 from dueq.client.core.ports.events import Close, Event, FrameReceived, LinkReady
 from dueq.client.host import Answer, Done, SessionHost, Waking
 from dueq.instant import Now
-from dueq.testing.errors import NotAtRest
 from dueq.testing.tasks import Tasks
 from dueq.testing.threads import Threads
-from dueq.testing.world import World
+from dueq.testing.world import HOPE_US, World
 from dueq_codecs.frames import encode
 from dueq_codecs.messages import BrokerMessage
 
 _NEVER_US: Final = 1 << 62
-_HOPE_US: Final = 60_000_000
-"""How often a wait without a time-out looks whether anything can still come."""
 
 
 class _Links:
@@ -104,15 +101,13 @@ class WorldHost(SessionHost):
         if threading.get_ident() == self._world.owner:
             until_us = self._until_us(seconds)
             while not self._world.pass_until(
-                lambda: waking.wait(0) or bool(self._world.errors), min(until_us, self.mono_us() + _HOPE_US)
+                lambda: waking.wait(0) or bool(self._world.errors), min(until_us, self.mono_us() + HOPE_US)
             ):
                 self._world.surface()
                 if self.mono_us() >= until_us:
                     return
-                if seconds is None and self._world.nothing_comes():
-                    raise NotAtRest(
-                        "nothing is going to happen, and the test waits for it without a time-out"
-                    )
+                if seconds is None:
+                    self._world.expect()
             self._world.surface()
         else:
             self._threads.wait(waking, self._until_us(seconds))
@@ -129,7 +124,7 @@ class WorldHost(SessionHost):
 
     async def wait_in_loop(self, event: asyncio.Event, seconds: float | None) -> None:
         """See `SessionHost`."""
-        await self._tasks.wait(event, self._until_us(seconds))
+        await self._tasks.wait(event, None if seconds is None else self._until_us(seconds))
 
     async def answer_in_loop(self, future: asyncio.Future[Answer]) -> Answer:
         """See `SessionHost`."""

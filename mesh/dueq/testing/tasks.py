@@ -12,10 +12,11 @@ from typing import Any, Final
 from dueq.client.host import Answer
 from dueq.testing.errors import NotAtRest
 from dueq.testing.threads import PATIENCE_S
-from dueq.testing.world import World
+from dueq.testing.world import HOPE_US, World
 
 _ROUNDS: Final = 20
 """Rounds of the loop in which nobody is at work, before time moves on."""
+_NEVER_US: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -59,15 +60,18 @@ class Tasks:
         finally:
             self._waiters.pop(task, None)
 
-    async def wait(self, event: asyncio.Event, until_us: int) -> None:
-        """Have this task wait until the event is set, or the clock shows `until_us`."""
+    async def wait(self, event: asyncio.Event, until_us: int | None) -> None:
+        """Have this task wait until the event is set, or the clock shows `until_us`; None: for however long it takes.
+
+        Raises:
+            NotAtRest: nothing can set it any more, and it is the owner who waits.
+        """
         task = asyncio.current_task()
         assert task is not None
         if task is self.owner:
-            await self.move(until_us, event)
-            self._world.surface()
+            await self._pass(event, until_us)
             return
-        waiter = self._waiters[task] = _Waiter(event, until_us)
+        waiter = self._waiters[task] = _Waiter(event, _NEVER_US if until_us is None else until_us)
         await event.wait()
         waiter.at_work = True
 
@@ -91,6 +95,15 @@ class Tasks:
             if self.step(until_us):
                 await self.rest()
                 return
+
+    async def _pass(self, event: asyncio.Event, until_us: int | None) -> None:
+        """Let time pass while the owner waits."""
+        while True:
+            await self.move(self._world.now().mono_us + HOPE_US if until_us is None else until_us, event)
+            self._world.surface()
+            if until_us is not None or event.is_set():
+                return
+            self._world.expect()
 
     def step(self, until_us: int) -> bool:
         """Move to the next instant at which something happens; see `World.step`."""

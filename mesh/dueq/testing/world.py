@@ -13,7 +13,10 @@ from typing import Final, Protocol
 
 from dueq.instant import Now
 from dueq.testing.broker import Broker
+from dueq.testing.errors import NotAtRest
 
+HOPE_US: Final = 60_000_000
+"""How often a wait without a time-out looks whether anything can still come."""
 _TURNS_MAX: Final = 100_000
 """Turns at one instant; more of them would never end."""
 _MONO_US: Final = 1_000_000_000_000
@@ -110,10 +113,15 @@ class World:
             times += [at_us for host in self._hosts if (at_us := host.next_us(now)) is not None]
             return min(times)
 
-    def nothing_comes(self) -> bool:
-        """Say whether no message waits for its time, none is leased, and no recurrence runs."""
+    def expect(self) -> None:
+        """Return if a message waits for its time, one is leased, or a recurrence runs.
+
+        Raises:
+            NotAtRest: a wait without a time-out would never end.
+        """
         with self.lock:
-            return self.broker.next_ms(self.now()) is None
+            if self.broker.next_ms(self.now()) is None:
+                raise NotAtRest("nothing is going to happen, and the test waits for it without a time-out")
 
     def step(self, until_us: int) -> bool:
         """Move to the next instant at which something happens, or to `until_us`; returns whether that is reached."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from dueq.testing import amesh
+import pytest
+
+from dueq.testing import NotAtRest, amesh
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC)
 
@@ -55,3 +57,17 @@ def test_a_handler_in_another_task_is_waited_for() -> None:
             await client.close()
 
     asyncio.run(run())
+
+
+def test_a_wait_that_nothing_can_end_is_refused() -> None:
+    async def run() -> None:
+        with amesh(START) as mesh:
+            client = mesh.client()
+            await client.create_topic("t")
+            await client.producer("t").schedule(b"", timedelta(days=2))
+            async with client.consumer("t") as consumer:
+                await (await anext(aiter(consumer))).ack()
+                with pytest.raises(NotAtRest, match="nothing is going to happen"):
+                    await anext(aiter(consumer))
+
+    asyncio.run(asyncio.wait_for(run(), 60))
