@@ -12,6 +12,7 @@ from typing import Final
 from dueq.client.core.ports import effects
 from dueq.client.core.ports.events import Close, Event, FrameReceived, LinkReady
 from dueq.client.host import Answer, Done, SessionHost, Waking
+from dueq.errors import ClientClosed
 from dueq.instant import Now
 from dueq.testing.tasks import Tasks
 from dueq.testing.threads import Threads
@@ -85,6 +86,11 @@ class WorldHost(SessionHost):
         """See `world.Host`."""
         happened, self._happened = self._happened, []
         self._step(happened, self._links)
+
+    def end(self) -> None:
+        """See `world.Host`."""
+        self._failure = ClientClosed("the mesh of this test has ended")
+        self.stop()
 
     # -------------------------------------------------------------- time
 

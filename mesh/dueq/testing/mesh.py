@@ -210,8 +210,8 @@ class Mesh(_Clocked):
 
     def close(self) -> None:
         """End the mesh; clients that are still open do not work any more."""
-        self._world.close()
         self._threads.end()
+        self._world.close()
 
 
 class AsyncMesh(_Clocked):

@@ -34,6 +34,10 @@ class Host(Protocol):
         """Have a turn."""
         ...
 
+    def end(self) -> None:
+        """Tell everybody who waits that nothing comes any more; once more does nothing."""
+        ...
+
 
 class World:
     """Everything that happens in one test.
@@ -161,7 +165,11 @@ class World:
             raise errors[0]
 
     def close(self) -> None:
-        """End everything."""
+        """End everything; calls under way, and later ones, raise ClientClosed."""
         with self.lock:
-            self._hosts.clear()
-            self.broker.close()
+            try:
+                for host in list(self._hosts):
+                    host.end()
+            finally:
+                self._hosts.clear()
+                self.broker.close()

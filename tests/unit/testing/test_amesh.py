@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from dueq.errors import ClientClosed
 from dueq.testing import NotAtRest, amesh
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC)
@@ -71,3 +72,50 @@ def test_a_wait_that_nothing_can_end_is_refused() -> None:
                     await anext(aiter(consumer))
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_test_that_fails_amid_the_work_of_another_task_ends() -> None:
+    """Loops cancel the tasks that are left, and these close their consumers."""
+    tasks: list[asyncio.Task[None]] = []
+
+    async def fail() -> None:
+        with amesh(START) as mesh:
+            client = mesh.client()
+            await client.create_topic("t")
+
+            async def handle() -> None:
+                async with client.consumer("t") as consumer:
+                    async for message in consumer:
+                        await message.ack()
+
+            tasks.append(asyncio.create_task(handle()))
+            await mesh.advance(1)
+            raise AssertionError("the test fails")
+
+    async def run() -> None:
+        failing = asyncio.create_task(fail())
+        with pytest.raises(AssertionError, match="the test fails"):
+            await failing
+        tasks[0].cancel()
+        _, pending = await asyncio.wait(tasks, timeout=30)
+        assert not pending
+
+    asyncio.run(run())
+    assert tasks[0].cancelled()
+
+
+def test_whoever_waits_when_the_mesh_ends_is_told() -> None:
+    async def run() -> None:
+        with amesh(START) as mesh:
+            client = mesh.client()
+            await client.create_topic("t")
+            consumer = client.consumer("t")
+            waiting = asyncio.create_task(consumer.receive(timeout=None))
+            await mesh.advance(1)
+        with pytest.raises(ClientClosed, match="the mesh of this test has ended"):
+            await asyncio.wait_for(waiting, 30)
+        with pytest.raises(ClientClosed, match="the mesh of this test has ended"):
+            await client.describe("t")
+        await client.close()
+
+    asyncio.run(run())
