@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -226,7 +226,8 @@ class AsyncMesh(_Clocked):
 
     def client(self, *, timeout: float | None = None) -> AsyncClient:
         """Return a client of this mesh; any number of them. See `Mesh.client`."""
-        self._tasks.owner = asyncio.current_task()
+        with suppress(RuntimeError):  # no loop runs yet
+            self._tasks.owner = asyncio.current_task()
         return _AsyncClient(AsyncConnection(ENDPOINT, timeout, self._host))
 
     async def advance(self, seconds: float | timedelta) -> None:

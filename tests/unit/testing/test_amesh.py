@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from dueq import AsyncClient
 from dueq.errors import ClientClosed
 from dueq.testing import NotAtRest, amesh
 
@@ -119,3 +120,26 @@ def test_whoever_waits_when_the_mesh_ends_is_told() -> None:
         await client.close()
 
     asyncio.run(run())
+
+
+def test_a_client_may_be_made_before_the_loop_runs_or_by_a_task_that_has_ended() -> None:
+    """As by fixtures of pytest-asyncio, and by `asyncSetUp`."""
+
+    async def receive(client: AsyncClient) -> None:
+        async with client.consumer("t") as consumer:
+            assert await consumer.receive(timeout=60) == []
+        await client.close()
+
+    with amesh(START) as mesh:
+        early = mesh.client()
+        asyncio.run(early.create_topic("t"))
+        asyncio.run(asyncio.wait_for(receive(early), 30))
+    with asyncio.Runner() as runner, amesh(START) as mesh:
+
+        async def set_up() -> AsyncClient:
+            client = mesh.client()
+            await client.create_topic("t")
+            return client
+
+        client = runner.run(set_up())
+        runner.run(asyncio.wait_for(receive(client), 30))
