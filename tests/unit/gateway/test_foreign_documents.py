@@ -44,7 +44,7 @@ def test_a_payload_of_somebody_else_is_no_task(text: str) -> None:
         Task.of_payload(b"\xff")
 
 
-@pytest.mark.parametrize("text", ["", "W1tb" * 1000, "WzFlNDAwLCBbXV0="])
+@pytest.mark.parametrize("text", ["", "W1tb" * 1000, "WzFlNDAwLCBbXV0=", "WzAsIFt7fV1d"])
 def test_a_cursor_of_somebody_else_is_refused(text: str) -> None:
     with pytest.raises(Unfit):
         _Cursor.of(text)

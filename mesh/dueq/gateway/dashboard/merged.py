@@ -46,7 +46,7 @@ class _Cursor:
                 None if place is None else (int(place[0]), str(place[1]), int(place[2])) for place in places
             ]
             return cls(int(first), made)
-        except (ValueError, TypeError, IndexError, OverflowError, RecursionError):
+        except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
             raise Unfit(
                 f"query.cursor is what the page before said, not {text!r:.80}", text, None, "query.cursor"
             ) from None
