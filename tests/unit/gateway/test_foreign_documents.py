@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,6 +43,32 @@ def test_a_payload_of_somebody_else_is_no_task(text: str) -> None:
         Task.of_payload(text.encode())
     with pytest.raises(ValueError, match="the payload is no task"):
         Task.of_payload(b"\xff")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("url", "file:///etc/passwd"),
+        ("url", 7),
+        ("method", "TRACE"),
+        ("headers", {"a": 1}),
+        ("headers", {"a b": "x"}),
+        ("headers", {"a": "x\r\ny: z"}),
+        ("deadline_ms", 10**12),
+        ("deadline_ms", -5),
+        ("created_ms", -(10**18)),
+        ("created_ms", 10**30),
+    ],
+)
+def test_a_task_that_cannot_be_sent_is_none(name: str, value: object) -> None:
+    """It would be tried for ever: only what the API takes can fail and be dead."""
+    sound = {
+        "url": "https://example.com", "method": "POST", "headers": {"a": "b"}, "body": "", "deadline_ms": 15_000,
+        "created_ms": 1,
+    }  # fmt: skip
+    assert Task.of_payload(json.dumps(sound).encode()).url == "https://example.com"
+    with pytest.raises(ValueError, match="the payload is no task"):
+        Task.of_payload(json.dumps({**sound, name: value}).encode())
 
 
 @pytest.mark.parametrize("text", ["", "W1tb" * 1000, "WzFlNDAwLCBbXV0=", "WzAsIFt7fV1d"])

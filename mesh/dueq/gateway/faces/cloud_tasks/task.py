@@ -145,18 +145,24 @@ class Task:
         """Read a task.
 
         Raises:
-            ValueError: the payload is none.
+            ValueError: the payload is none, or one that cannot be sent.
         """
         try:
             found = decode_document(payload.decode())
             oidc = found.get("oidc")
-            return cls(
+            made = cls(
                 str(found["url"]), HttpMethod[found["method"]], dict(found["headers"]),
                 b64decode(found["body"]), int(found["deadline_ms"]), int(found["created_ms"]),
                 Identity(str(oidc["email"]), str(oidc["audience"])) if oidc else None,
             )  # fmt: skip
+            sound = all(sendable(name, value) for name, value in made.headers.items())
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise ValueError(f"the payload is no task: {error!r}") from None
+        low_ms, high_ms = DEADLINE_MS
+        sound &= fault_of_url(made.url) is None and low_ms <= made.deadline_ms <= high_ms
+        if not sound or not 0 <= made.created_ms <= limits.DUE_MS_MAX:
+            raise ValueError("the payload is no task: its URL, a header or an instant cannot be")
+        return made
 
     def payload(self) -> bytes:
         """Return it as the payload of a message.
