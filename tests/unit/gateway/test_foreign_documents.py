@@ -13,7 +13,7 @@ pytest.importorskip("fastapi")
 from dueq.gateway.dashboard.merged import _Cursor
 from dueq.gateway.faces.cloud_tasks.queue import LABEL, Configuration
 from dueq.gateway.faces.cloud_tasks.status import RpcError
-from dueq.gateway.faces.cloud_tasks.task import Task
+from dueq.gateway.faces.cloud_tasks.task import HttpRequest, Task, TaskDocument
 from dueq.gateway.faces.doq import queue as doq
 from dueq.gateway.problems import Unfit
 
@@ -69,6 +69,12 @@ def test_a_task_that_cannot_be_sent_is_none(name: str, value: object) -> None:
     assert Task.of_payload(json.dumps(sound).encode()).url == "https://example.com"
     with pytest.raises(ValueError, match="the payload is no task"):
         Task.of_payload(json.dumps({**sound, name: value}).encode())
+
+
+@pytest.mark.parametrize("said", ["HTTP_METHOD_UNSPECIFIED", "0", 0, None])
+def test_a_task_without_a_method_is_posted(said: Any) -> None:
+    asked = TaskDocument(http_request=HttpRequest(url="https://example.com", http_method=said, body="eA=="))
+    assert Task.of(asked, 1, issues=False).method.name == "POST"
 
 
 @pytest.mark.parametrize("text", ["", "W1tb" * 1000, "WzFlNDAwLCBbXV0=", "WzAsIFt7fV1d"])

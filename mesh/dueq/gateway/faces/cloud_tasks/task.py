@@ -123,7 +123,7 @@ class Task:
         fault = fault_of_url(asked.url)
         if fault is not None:
             raise RpcError(Code.INVALID_ARGUMENT, f"httpRequest.url: {fault}")
-        method = wire.enum(HttpMethod, asked.http_method or HttpMethod.POST, "httpRequest.httpMethod")
+        method = wire.enum(HttpMethod, asked.http_method or 0, "httpRequest.httpMethod") or HttpMethod.POST
         body = wire.data(asked.body or "", "httpRequest.body")
         if body and method not in _WITH_BODY:
             raise RpcError(Code.INVALID_ARGUMENT, f"a {method.name} request has no body")
