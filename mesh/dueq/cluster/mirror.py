@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from operator import attrgetter
 from typing import Any, Final
 from urllib.parse import unquote
 
 import structlog
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoAuthError, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from dueq.cluster.coordinator import CoordinatorUnreadable, Deliver
@@ -32,6 +31,7 @@ _log = structlog.get_logger("dueq.cluster")
 
 _AGAIN_S: Final = 1.0
 _LEVEL_DIGITS: Final = 6
+_REFUSED: Final = "access is refused"
 _PAUSE_S_PER_TOPIC: Final = 10e-6
 """Several times what a list of topics costs for each name in it, here and in ZooKeeper."""
 
@@ -49,6 +49,8 @@ class Mirror:
         _stale: names of topics whose watch has fired since they were last asked for.
         _asked: uids of nodes whose read waits to be sent; it serves every request that comes before.
         _followed: uids whose nodes have a watch or are being read.
+        _unreadable: why a node cannot be read, by path, as last listed; told once in the log.
+        _listing_again: lists that are to be read again because ZooKeeper refused to show a node.
         tombstones: their names, as last listed.
         _unfollowed: uids of topics that were read, and whose nodes have to be followed once the list is whole.
     """
@@ -73,13 +75,13 @@ class Mirror:
         self._registrations_read = registrations_read
         self._reading: set[str | int] = set()
         self._dirty: set[str | int] = set()
-        self._levels: dict[str, int] = {}
-        """The level that each broker announced last, by its name in ZooKeeper."""
         self._topics: dict[str, Topic] = {}
         self._stale: set[str] = set()
         self._asked: set[int] = set()
         self._followed: set[int] = set()
         self._unfollowed: set[int] = set()
+        self._unreadable: dict[str, dict[str, str]] = {}
+        self._listing_again: set[str] = set()
         self.tombstones: frozenset[str] = frozenset()
 
     def refresh(self) -> None:
@@ -96,6 +98,7 @@ class Mirror:
         self._asked.clear()
         self._followed.clear()
         self._unfollowed.clear()
+        self._listing_again.clear()
 
     def read_node(self, uid: int) -> None:
         """Sync, then read one partition's node, and deliver it.
@@ -165,28 +168,33 @@ class Mirror:
         )
         paths = [f"{self._layout.brokers}/{name}" for name in sorted(names)]
         answers = yield [partial(self._client.get_async, path) for path in paths]
-        found = _readable(paths, answers, decode_registration, attrgetter("broker_id"))
-        yield from self._read_levels(set(names))
-        return {registration.broker_id: registration for registration in found.values()}
+        found = self._readable(_REGISTRATIONS, paths, answers, _registration)
+        registrations = {registration.broker_id: registration for registration in found.values()}
+        levels = yield from self._read_levels({segment(broker_id) for broker_id in registrations})
+        announced = {broker_id: seen.feature_level for broker_id, seen in registrations.items()}
+        return RegistrationsSeen(registrations, levels | announced)
 
     def _read_levels(self, registered: set[str]) -> Procedure:
-        """The last announcements of brokers that are away, as far as they are not known yet."""
-        names = yield from one(partial(self._client.get_children_async, self._layout.levels))
-        unknown = sorted(set(names) - registered - self._levels.keys())
-        answers = yield [partial(self._client.get_async, f"{self._layout.levels}/{name}") for name in unknown]
-        for name, answer in zip(unknown, answers, strict=True):
-            if isinstance(answer, tuple) and answer[0].isdigit() and len(answer[0]) < _LEVEL_DIGITS:
-                self._levels[name] = int(answer[0])
+        """Return the last announcements of brokers that are away; 0 where one cannot be read.
 
-    def _registrations_listed(self, registrations: dict[str, Registration], error: Exception | None) -> None:
+        All of them each time: a broker may have come with an older build and gone again, unseen.
+        """
+        try:
+            names = yield from one(partial(self._client.get_children_async, self._layout.levels))
+        except NoAuthError:
+            self._tell(_LEVELS, {self._layout.levels: _REFUSED})
+            return {}
+        away = sorted(set(names) - registered)
+        paths = [f"{self._layout.levels}/{name}" for name in away]
+        answers = yield [partial(self._client.get_async, path) for path in paths]
+        found = self._readable(_LEVELS, paths, answers, _level)
+        return {unquote(name): found.get(path, 0) for name, path in zip(away, paths, strict=True)}
+
+    def _registrations_listed(self, seen: RegistrationsSeen, error: Exception | None) -> None:
         if self._failed(error, self._read_registrations, _REGISTRATIONS):
             return
-        for broker_id, registration in registrations.items():
-            self._levels[segment(broker_id)] = registration.feature_level
-        self._deliver(
-            RegistrationsSeen(registrations, {unquote(name): n for name, n in self._levels.items()})
-        )
-        self._registrations_read(registrations)
+        self._deliver(seen)
+        self._registrations_read(seen.registrations)
         self._finish(_REGISTRATIONS, self._read_registrations)
 
     # ------------------------------------------------------------ topics
@@ -206,7 +214,7 @@ class Mirror:
             self._forget(name)
         paths = [f"{layout.topics}/{name}" for name in sorted(names - self._topics.keys())]
         answers = yield [partial(client.get_async, path, watch=self._fired) for path in paths]
-        for path, topic in _readable(paths, answers, decode_topic, attrgetter("name")).items():
+        for path, topic in self._readable(_TOPICS, paths, answers, _topic).items():
             self._topics[path.rpartition("/")[2]] = topic
             self._unfollowed.update(part.uid for part in topic.partitions)
         tombstones = yield from one(partial(client.get_children_async, layout.tombstones, watch=self._fired))
@@ -266,6 +274,59 @@ class Mirror:
         if followed:
             self._finish(uid, partial(self._follow, uid))
 
+    # ------------------------------------------------------------ nodes that cannot be read
+
+    def _readable(
+        self,
+        what: str,
+        paths: list[str],
+        answers: list[Any],
+        decode: Callable[[str, bytes], Any],
+    ) -> dict[str, Any]:
+        """Return what could be read, by path, without the nodes that have gone.
+
+        A node that is damaged, or that this broker may not read, costs only what it describes.
+
+        Args:
+            decode: gets the node's name and value.
+        """
+        found: dict[str, Any] = {}
+        unreadable: dict[str, str] = {}
+        for path, answer in zip(paths, answers, strict=True):
+            if isinstance(answer, NoNodeError):
+                continue
+            if isinstance(answer, NoAuthError):
+                unreadable[path] = _REFUSED
+                self._list_again(what)
+                continue
+            if isinstance(answer, Exception):
+                raise answer
+            try:
+                found[path] = decode(path.rpartition("/")[2], answer[0])
+            except CoordinatorUnreadable as error:
+                unreadable[path] = str(error)
+        self._tell(what, unreadable)
+        return found
+
+    def _tell(self, what: str, unreadable: dict[str, str]) -> None:
+        told, self._unreadable[what] = self._unreadable.get(what, {}), unreadable
+        for path, reason in unreadable.items():
+            if told.get(path) != reason:
+                _log.error("znode.unreadable", path=path, reason=reason)
+
+    def _list_again(self, what: str) -> None:
+        """Read a list again in a while: no watch tells that access to a node was granted."""
+        if what not in self._listing_again:
+            self._listing_again.add(what)
+            self._later(_AGAIN_S, partial(self._list_now, what))
+
+    def _list_now(self, what: str) -> None:
+        self._listing_again.discard(what)
+        if what == _TOPICS:
+            self._read_topics()
+        else:
+            self._read_registrations()
+
     def _failed(self, error: Exception | None, again: Callable[[], None], what: str | int | None) -> bool:
         """Return whether a read failed; it is made again, by the next connection or in a while."""
         if error is None:
@@ -283,27 +344,31 @@ class Mirror:
 
 
 _REGISTRATIONS: Final = "registrations"
+_LEVELS: Final = "levels"
 _TOPICS: Final = "topics"
 
 
-def _readable(
-    paths: list[str], answers: list[Any], decode: Callable[[bytes], Any], name_of: Callable[[Any], str]
-) -> dict[str, Any]:
-    """Return what could be read, by path; a node that has gone is left out, and a damaged one is reported."""
-    found = {}
-    for path, answer in zip(paths, answers, strict=True):
-        if isinstance(answer, NoNodeError):
-            continue
-        if isinstance(answer, Exception):
-            raise answer
-        try:
-            value = decode(answer[0])
-            if segment(name_of(value)) != path.rpartition("/")[2]:
-                raise CoordinatorUnreadable(f"this is of {name_of(value)!r}")
-            found[path] = value
-        except CoordinatorUnreadable as unreadable:
-            _log.error("znode.unreadable", path=path, reason=str(unreadable))
+def _registration(name: str, value: bytes) -> Registration:
+    found = decode_registration(value)
+    _check_name(found.broker_id, name)
     return found
+
+
+def _topic(name: str, value: bytes) -> Topic:
+    found = decode_topic(value)
+    _check_name(found.name, name)
+    return found
+
+
+def _level(name: str, value: bytes) -> int:
+    if not value.isdigit() or len(value) >= _LEVEL_DIGITS:
+        raise CoordinatorUnreadable(f"this is not a feature level: {value[:200]!r}")
+    return int(value)
+
+
+def _check_name(inside: str, name: str) -> None:
+    if segment(inside) != name:
+        raise CoordinatorUnreadable(f"this is of {inside!r}")
 
 
 def _ignore(value: Any, error: Exception | None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnavailable
 from dueq.cluster.requests import Procedure, Send
@@ -105,6 +106,16 @@ def wire(server: ZooKeeperServer) -> Iterator[Wire]:
     wire.close()
 
 
+@pytest.fixture
+def by_hand(server: ZooKeeperServer) -> Iterator[KazooClient]:
+    """A person at the server."""
+    client = KazooClient(server.address)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
 def states(life: Any) -> list[CoordinatorState]:
     return [event.state for event in life.events if isinstance(event, CoordinatorChanged)]
 
@@ -175,23 +186,34 @@ def test_two_brokers_that_create_topics_at_once_share_no_uid(begin_on_zookeeper:
 
 
 def test_a_change_that_is_held_up_before_it_is_written_leaves_a_topic_alone_that_was_made_since(
-    server: ZooKeeperServer, begin_on_zookeeper: Any
+    begin_on_zookeeper: Any, by_hand: KazooClient
 ) -> None:
     """The node of the topic made again has the version that the broker read of the one before."""
     life = begin_on_zookeeper("b1")
     before = life.create("departures").topic
     settings = before.settings.changed({"paused": True}, "a" * 32)
-    client = KazooClient(server.address)
-    client.start()
     order = UpdateTopic(1, "departures", before.creation_id, settings)
-    procedure = TopicOrder(order, 0).attempt(client, life.coordinator._layout)
+    procedure = TopicOrder(order, 0).attempt(by_hand, life.coordinator._layout)
     read_uid = procedure.send([send().get() for send in next(procedure)])
     write = procedure.send([send().get() for send in read_uid])
     assert life.delete("departures").error == ""
     created = life.create("departures").topic
     assert finished(procedure, write) == TopicOrderDone(1, "", topic=created)
-    client.stop()
-    client.close()
+
+
+def test_a_topic_that_a_broker_may_not_read_hides_no_other(
+    begin_on_zookeeper: Any, by_hand: KazooClient
+) -> None:
+    life = begin_on_zookeeper("b1")
+    path = life.coordinator._layout.topic("arrivals")
+    life.create("arrivals")
+    by_hand.set_acls(path, [make_digest_acl("somebody", "else", all=True)])
+    life.create("departures")
+    other = begin_on_zookeeper("b2", store_id="s2")
+    other.topics(lambda seen: seen.topics.keys() == {"departures"})
+    by_hand.add_auth("digest", "somebody:else")
+    by_hand.set_acls(path, OPEN_ACL_UNSAFE)
+    other.topics(lambda seen: seen.topics.keys() == {"arrivals", "departures"})
 
 
 # ---------------------------------------------------------------- one broker, several lives
@@ -255,16 +277,12 @@ def test_another_store_gets_the_id_when_its_holder_has_gone(begin_on_zookeeper: 
 
 
 def test_a_registration_that_somebody_deletes_is_put_back(
-    server: ZooKeeperServer, begin_on_zookeeper: Any
+    begin_on_zookeeper: Any, by_hand: KazooClient
 ) -> None:
     life = begin_on_zookeeper("b1")
     life.wait(RegistrationsSeen, lambda seen: "b1" in seen.registrations)
     since = life.mark()
-    by_hand = KazooClient(server.address)
-    by_hand.start()
     by_hand.delete(life.coordinator._layout.broker("b1"))
-    by_hand.stop()
-    by_hand.close()
     life.wait(RegistrationsSeen, lambda seen: not seen.registrations, since)
     life.wait(RegistrationsSeen, lambda seen: "b1" in seen.registrations, since)
     assert states(life) == [CoordinatorState.CONNECTED]

@@ -6,19 +6,22 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from kazoo.exceptions import NoNodeError
+import structlog
+from kazoo.exceptions import NoAuthError, NoNodeError
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent, ZnodeStat
 
 from dueq.cluster.layout import Layout
 from dueq.cluster.mirror import Mirror
 from dueq.cluster.requests import Requests
-from dueq.cluster.znodes import encode_node, encode_topic
+from dueq.cluster.znodes import encode_node, encode_registration, encode_topic
 from dueq.core.ports.membership import (
     CoordinatorEvent,
     Member,
     NodeSeen,
     PartitionAssignment,
     PartitionNode,
+    Registration,
+    RegistrationsSeen,
     Topic,
     TopicsSeen,
 )
@@ -42,14 +45,19 @@ class Server:
 
     def __init__(self) -> None:
         self.nodes: dict[str, bytes] = {LAYOUT.brokers: b"", LAYOUT.topics: b"", LAYOUT.tombstones: b""}
+        self.forbidden: set[str] = set()
         self.watches: dict[str, set[Callable[[WatchedEvent], None]]] = {}
         self.asked: Counter[str] = Counter()
 
     def get_children_async(self, path: str, watch: Any = None) -> Answer:
+        if path in self.forbidden:
+            return Answer(exception=NoAuthError())
         self._note(path, watch)
         return Answer([name[len(path) + 1 :] for name in self.nodes if name.startswith(f"{path}/")])
 
     def get_async(self, path: str, watch: Any = None) -> Answer:
+        if path in self.forbidden:
+            return Answer(exception=NoAuthError())
         self._note(path, watch)
         value = self.nodes.get(path)
         return Answer(exception=NoNodeError()) if value is None else Answer((value, STAT))
@@ -62,6 +70,16 @@ class Server:
         self.nodes[LAYOUT.topic(name)] = encode_topic(topic)
         self.nodes[LAYOUT.partition(uid)] = encode_node(PartitionNode("b1", 1, 1, (Member("b1", "s1"),)))
         self.fire(LAYOUT.topics)
+
+    def register(self, broker_id: str, level: int = 3) -> None:
+        seen = Registration(broker_id, 1, "s1", "tcp://b:7400", feature_level=level)
+        self.nodes[LAYOUT.level(broker_id)] = str(level).encode()
+        self.nodes[LAYOUT.broker(broker_id)] = encode_registration(seen)
+        self.fire(LAYOUT.brokers)
+
+    def leave(self, broker_id: str) -> None:
+        del self.nodes[LAYOUT.broker(broker_id)]
+        self.fire(LAYOUT.brokers)
 
     def fire(self, path: str) -> None:
         for watch in self.watches.pop(path, set()):
@@ -93,13 +111,16 @@ class Following:
             self.calls.pop(0)()
 
     def pass_time(self) -> None:
-        while self.waiting:
-            _, call = self.waiting.pop(0)
+        waiting, self.waiting = self.waiting, []
+        for _, call in waiting:
             call()
             self.run()
 
     def topics(self) -> list[str]:
         return sorted([event for event in self.events if isinstance(event, TopicsSeen)][-1].topics)
+
+    def seen(self) -> RegistrationsSeen:
+        return [event for event in self.events if isinstance(event, RegistrationsSeen)][-1]
 
 
 def test_a_new_topic_is_seen_and_its_partition_followed() -> None:
@@ -175,3 +196,71 @@ def test_a_node_that_is_of_another_name_is_left_out() -> None:
     assert following.topics() == ["a"]
     seen = [event for event in following.events if isinstance(event, TopicsSeen)][-1]
     assert seen.topics["a"].uid == 1
+
+
+def test_a_topic_that_may_not_be_read_costs_only_itself_and_is_told_once() -> None:
+    """It made the whole list fail, so that no topic at all was seen."""
+    following = Following()
+    following.server.forbidden.add(LAYOUT.topic("a"))
+    with structlog.testing.capture_logs() as logs:
+        following.server.make("a", 1)
+        following.server.make("b", 2)
+        following.run()
+        for _ in range(3):
+            following.pass_time()
+    assert following.topics() == ["b"]
+    assert [(log["path"], log["reason"]) for log in logs] == [(LAYOUT.topic("a"), "access is refused")]
+    following.server.forbidden.clear()
+    following.pass_time()
+    assert following.topics() == ["a", "b"]
+
+
+def test_a_list_with_a_node_that_may_not_be_read_is_not_read_more_often_than_each_second() -> None:
+    following = Following()
+    following.server.forbidden.add(LAYOUT.topic("a"))
+    following.server.make("a", 1)
+    following.run()
+    following.pass_time()
+    for uid in range(2, 12):
+        following.server.make(f"t{uid}", uid)
+        following.run()
+        following.pass_time()
+    assert sum(seconds >= 1 for seconds, _ in following.waiting) == 1
+
+
+def test_a_registration_that_may_not_be_read_costs_only_its_broker() -> None:
+    following = Following()
+    following.server.forbidden |= {LAYOUT.broker("b1"), LAYOUT.level("b3")}
+    for broker_id in ("b1", "b2", "b3"):
+        following.server.register(broker_id)
+        following.run()
+    following.server.leave("b3")
+    following.run()
+    assert following.seen().registrations.keys() == {"b2"}
+    assert following.seen().levels == {"b1": 3, "b2": 3, "b3": 0}
+    following.server.forbidden.clear()
+    following.pass_time()
+    assert following.seen().registrations.keys() == {"b1", "b2"}
+    assert following.seen().levels == {"b1": 3, "b2": 3, "b3": 3}
+
+
+def test_levels_that_may_not_be_listed_cost_no_registration() -> None:
+    following = Following()
+    following.server.forbidden.add(LAYOUT.levels)
+    following.server.register("b1")
+    following.run()
+    assert following.seen().registrations.keys() == {"b1"}
+
+
+def test_a_lowered_feature_level_is_seen_though_its_broker_came_and_went_unseen() -> None:
+    """The level that was known before was kept: a partition could be raised to it while the older build comes back."""
+    following = Following()
+    following.server.register("b1")
+    following.run()
+    following.server.leave("b1")
+    following.run()
+    assert following.seen().levels == {"b1": 3}
+    following.server.register("b1", level=2)
+    following.server.leave("b1")
+    following.run()
+    assert following.seen().levels == {"b1": 2}
