@@ -291,11 +291,18 @@ def _contradicts(order: Order, lost: Exception) -> TopicOrderDone:
 
 
 def _read_topic(client: Any, layout: Layout, name: str) -> Procedure:
-    """Return a topic and the version of its node; None and -1 where there is none."""
-    try:
-        value, stat = yield from one(partial(client.get_async, layout.topic(name)))
-    except NoNodeError:
-        return None, -1
+    """Return a topic and the version of its node as they are now; None and -1 where there is none.
+
+    Without the sync a server that is behind may answer with an older state.
+    """
+    path = layout.topic(name)
+    answers = yield [partial(client.sync_async, path), partial(client.get_async, path)]
+    for answer in answers:
+        if isinstance(answer, NoNodeError):
+            return None, -1
+        if isinstance(answer, Exception):
+            raise answer
+    value, stat = answers[-1]
     return decode_topic(value), stat.version
 
 

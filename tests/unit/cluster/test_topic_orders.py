@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,6 +65,7 @@ class Transaction:
         self._operations.append(apply)
 
     def commit_async(self) -> list[Any]:
+        self._server.behind = None
         nodes = dict(self._server.nodes)
         for operation in self._operations:
             try:
@@ -75,22 +77,32 @@ class Transaction:
 
 
 class Server:
-    """The nodes of a cluster without topics."""
+    """The nodes of a cluster without topics.
+
+    Attributes:
+        behind: what it shows until it has heard of the rest, as a server of an ensemble may; None: it is up to date.
+    """
 
     def __init__(self) -> None:
+        self.behind: dict[str, tuple[bytes, int]] | None = None
         self.nodes: dict[str, tuple[bytes, int]] = {
             LAYOUT.next_uid: (b"1", 0),
             LAYOUT.cluster: (encode_cluster("abc"), 0),
         }
 
     def get_async(self, path: str) -> Any:
-        if path not in self.nodes:
+        nodes = self.nodes if self.behind is None else self.behind
+        if path not in nodes:
             raise NoNodeError
-        value, version = self.nodes[path]
+        value, version = nodes[path]
         return value, ZnodeStat(0, 0, 0, 0, version, 0, 0, 0, 0, 0, 0)
 
     def exists_async(self, path: str) -> Any:
         return self.get_async(path)[1] if path in self.nodes else None
+
+    def sync_async(self, path: str) -> str:
+        self.behind = None
+        return path
 
     def transaction(self) -> Transaction:
         return Transaction(self)
@@ -143,6 +155,29 @@ def test_topics_are_made_changed_and_deleted(server: Server) -> None:
     assert server.carry_out(update(topic, added=1)).error == ""
     assert server.carry_out(DeleteTopic(1, "t")).error == ""
     assert server.nodes.keys() >= {LAYOUT.tombstone("1-2")}
+
+
+def test_a_server_that_is_behind_decides_nothing(server: Server) -> None:
+    before = dict(server.nodes)
+    topic = made(server)
+    server.behind = before
+    settings = topic.settings.changed({"labels": {"a": "b"}}, "a" * 32)
+    assert server.carry_out(update(topic)) == TopicOrderDone(1, "", topic=replace(topic, settings=settings))
+    server.behind = before
+    assert server.carry_out(create("t")).error == ""
+    server.behind = before
+    assert server.carry_out(replace(create("t"), creation_id="b" * 32)).error == "exists"
+    server.behind = before
+    assert server.carry_out(DeleteTopic(1, "t")).error == ""
+
+
+def test_a_topic_that_is_deleted_can_be_created_where_a_server_still_shows_it(server: Server) -> None:
+    topic = made(server)
+    before = dict(server.nodes)
+    server.carry_out(DeleteTopic(1, "t"))
+    server.behind = before
+    done = server.carry_out(replace(create("t"), creation_id="b" * 32))
+    assert (done.error, done.topic and done.topic.uid) == ("", topic.uid + 1)
 
 
 def test_a_topic_whose_partition_is_there_already_is_refused(server: Server) -> None:
