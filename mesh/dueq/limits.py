@@ -93,6 +93,8 @@ SETTINGS_BYTES_MAX: Final = 4096
 """Longest document of a change of a topic."""
 UPDATES_KNOWN: Final = 16
 """Changes before its last one that a topic knows by their ids: a repetition of one of them is answered as done."""
+CREATIONS_KNOWN: Final = 128
+"""Deleted topics that a list knows by the ids of their creations: a repetition of one of them makes no topic again."""
 SECRETS_KEYS_MAX: Final = 16
 """Keys of one broker or gateway that seal and open the secrets of endpoints."""
 SECRETS_KEY_FILE_BYTES_MAX: Final = 4096

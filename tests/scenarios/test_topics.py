@@ -194,6 +194,19 @@ def test_a_creation_whose_answer_was_lost_is_repeated_and_found_done() -> None:
     stage.finish()
 
 
+def test_a_creation_that_comes_again_after_the_topic_was_deleted_makes_none() -> None:
+    """R19. A client repeats it at another broker, and a frame that was held up arrives long after."""
+    stage = Stage()
+    admin = stage.hand("admin")
+    stage.expect(create(stage, admin, 1, b"1").code == Code.OK, "a topic")
+    stage.run_ms(1_000)
+    delete(stage, "made")
+    late = create(stage, admin, 2, b"1")
+    stage.expect("made" not in stage.coordinator.topics, "the topic is gone")
+    stage.expect(late.code == Code.TOPIC_NOT_FOUND and "deleted since" in late.text, f"{late}")
+    stage.expect(create(stage, admin, 3, b"2").code == Code.OK, "whoever wants one makes another one")
+
+
 def test_a_broker_that_has_not_heard_of_a_deletion_creates_the_topic_again() -> None:
     """R19. With `exist_ok` too the coordinator says what there is, not the memory of a broker that lags."""
     stage = Stage()

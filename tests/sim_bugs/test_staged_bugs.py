@@ -9,6 +9,7 @@ import pytest
 from tests.scenarios import test_clocks as clocks
 from tests.scenarios import test_leases as leases
 from tests.scenarios import test_logs as logs
+from tests.scenarios import test_topics as topics
 from tests.scenarios import test_triggers as triggers
 from tests.sim import test_jobs as jobs
 from tests.unit.client.core.consuming import test_consumer as consumers
@@ -67,6 +68,7 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     "only-the-last-change-known": partial(
         updating.test_a_change_that_was_stored_before_others_is_answered_as_done, 1
     ),
+    "created-again": topics.test_a_creation_that_comes_again_after_the_topic_was_deleted_makes_none,
     "expired-stays-without-credit": partial(
         passed_over.test_what_expires_while_nobody_has_credit_is_ended_at_its_instant, "timeline", True
     ),

@@ -248,6 +248,13 @@ STAGED: Final = (
         seeds=0,
     ),
     Bug(
+        "created-again",
+        "A creation that comes again makes a topic that was deleted since.",
+        "dueq itself: a request that was held up on its way; Kafka: auto-creation by a stale request for metadata",
+        (change("cluster.znodes:has_ended", "order.creation_id in creations", "False"),),
+        seeds=0,
+    ),
+    Bug(
         "expired-stays-without-credit",
         "Messages that have expired stay for as long as no consumer has credit.",
         "dueq itself; RabbitMQ: a per-message TTL that is looked at only at the head of a queue that is consumed",

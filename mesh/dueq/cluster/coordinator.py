@@ -30,7 +30,8 @@ class Coordinator(Protocol):
     Events of one coordinator are delivered one after the other, in an order in which they happened. CONNECTED comes
     only while the registration is in place. After it everything is told again: RegistrationsSeen, TopicsSeen,
     NodeSeen, a topic before its partitions' nodes. The nodes of a new topic come after it, without being asked for.
-    The same thing may be delivered twice.
+    The same thing may be delivered twice. One creation id makes one topic: an order that comes again after that topic
+    was deleted makes none, as long as that is one of the last deletions (see `CREATIONS_KNOWN`).
 
     Each CompareAndSet is answered exactly once by CompareAndSetDone, and each CreateTopic and DeleteTopic exactly
     once by TopicOrderDone, unless `stop` comes first. A ReadNode is answered by a NodeSeen, unless the connection is

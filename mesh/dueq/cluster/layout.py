@@ -6,15 +6,20 @@
     ROOT/levels/ID          the feature level that the broker announced last, in decimal; stays when it is away
     ROOT/topics/NAME        JSON of a Topic; changed only by compare-and-set on its version
     ROOT/partitions/UID     JSON of a PartitionNode; changed only by compare-and-set on its version
-    ROOT/tombstones/A-B     no value: the partitions with uids A to B may be deleted everywhere
+    ROOT/tombstones/A-B     JSON: the brokers that had replicas of the partitions with uids A to B, and may delete them
+    ROOT/ended/N            JSON: ids of the creations of topics that were deleted; in one of 16 nodes, by a hash
 
 No message, lease or ack ever lies here.
 """
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import quote
+from zlib import crc32
 
+_ENDED_NODES: Final = 16
+"""Two deletions at once that change one node have to be made one after the other."""
 DEFAULT_ROOT = "/dueq"
 
 
@@ -23,7 +28,7 @@ class Layout:
 
     Attributes:
         root: an absolute path, without a slash at its end.
-        cluster, next_uid, brokers, levels, topics, partitions, tombstones: see the module.
+        cluster, next_uid, brokers, levels, topics, partitions, tombstones, ended: see the module.
     """
 
     def __init__(self, root: str = DEFAULT_ROOT) -> None:
@@ -44,12 +49,14 @@ class Layout:
         self.topics = f"{self.root}/topics"
         self.partitions = f"{self.root}/partitions"
         self.tombstones = f"{self.root}/tombstones"
+        self.ended = f"{self.root}/ended"
 
     def folders(self) -> list[str]:
         """Return every path that must be there first, parents before children."""
         parts = self.root.split("/")
         above = ["/".join(parts[: n + 1]) for n in range(1, len(parts))]
-        return [*above, self.brokers, self.levels, self.topics, self.partitions, self.tombstones]
+        own = (self.brokers, self.levels, self.topics, self.partitions, self.tombstones, self.ended)
+        return [*above, *own]
 
     def broker(self, broker_id: str) -> str:
         """Return the path of a broker's registration."""
@@ -70,6 +77,10 @@ class Layout:
     def tombstone(self, name: str) -> str:
         """Return the path of a tombstone."""
         return f"{self.tombstones}/{name}"
+
+    def ended_like(self, creation_id: str) -> str:
+        """Return the path of the list that says whether the topic of a creation was deleted."""
+        return f"{self.ended}/{crc32(creation_id.encode()) % _ENDED_NODES}"
 
 
 def segment(name: str) -> str:

@@ -24,7 +24,9 @@ from dueq.cluster.znodes import (
     FORMAT,
     GROWN_LEVEL,
     TopicRefused,
+    already_ended,
     check_feature_level,
+    has_ended,
     is_meant,
     new_topic,
     node_fields,
@@ -32,6 +34,7 @@ from dueq.cluster.znodes import (
     topic_fields,
     topic_of,
     updated_topic,
+    with_ended,
 )
 from dueq.core.ports.membership import (
     CompareAndSet,
@@ -62,7 +65,13 @@ _STOP_S: Final = 3.0
 
 @dataclass
 class _Facts:
-    """Everything that the file holds; `nodes` gives version and node by uid. `changes` only counts, in memory."""
+    """Everything that the file holds.
+
+    Attributes:
+        nodes: version and node by uid.
+        ended: ids of the creations of deleted topics; a build that does not know them leaves them out.
+        changes: only counts, in memory.
+    """
 
     cluster_id: str
     feature_level: int = FEATURE_LEVEL
@@ -70,12 +79,13 @@ class _Facts:
     topics: dict[str, Topic] = field(default_factory=dict)
     nodes: dict[int, tuple[int, PartitionNode]] = field(default_factory=dict)
     tombstones: set[int] = field(default_factory=set)
+    ended: tuple[str, ...] = ()
     changes: int = 0
 
     def copy(self) -> _Facts:
         return _Facts(
             self.cluster_id, self.feature_level, self.next_uid,
-            dict(self.topics), dict(self.nodes), set(self.tombstones), self.changes,
+            dict(self.topics), dict(self.nodes), set(self.tombstones), self.ended, self.changes,
         )  # fmt: skip
 
 
@@ -203,6 +213,8 @@ class StandaloneCoordinator:
             if found.creation_id == order.creation_id:
                 return [TopicOrderDone(order.token, "", topic=found)]
             return [TopicOrderDone(order.token, "exists", f"topic {order.name!r} exists already", found)]
+        if has_ended(facts.ended, order):
+            return [already_ended(order)]
         try:
             topic, nodes = new_topic(order, facts.next_uid)
         except TopicRefused as refused:
@@ -240,6 +252,7 @@ class StandaloneCoordinator:
         if topic is None or not is_meant(topic, order):
             return [TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}", topic)]
         del self._facts.topics[order.name]
+        self._facts.ended = with_ended(self._facts.ended, topic)
         for part in topic.partitions:
             self._facts.tombstones.add(part.uid)
             self._facts.nodes.pop(part.uid, None)
@@ -278,6 +291,7 @@ def _read(path: Path) -> _Facts:
             topics={topic.name: topic for topic in topics},
             nodes={int(uid): (int(version), node_of(node)) for uid, version, node in fields["nodes"]},
             tombstones={int(uid) for uid in fields["tombstones"]},
+            ended=tuple(str(creation_id) for creation_id in fields.get("ended", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CoordinatorUnreadable(
@@ -295,6 +309,7 @@ def _write(path: Path, facts: _Facts) -> None:
         "topics": [topic_fields(topic) for topic in facts.topics.values()],
         "nodes": [[uid, version, node_fields(node)] for uid, (version, node) in facts.nodes.items()],
         "tombstones": sorted(facts.tombstones),
+        "ended": facts.ended,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     partial_path = path.with_name(path.name + ".partial")

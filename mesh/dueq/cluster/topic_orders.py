@@ -1,8 +1,9 @@
 """Creating, changing and deleting topics in ZooKeeper.
 
 Each is one transaction, and can be begun again after a lost connection. A create recognizes its own earlier work by the
-creation id. A delete recognizes it by a tombstone that it tried to leave, or by the missing topic. A change
-names the version that it makes, so it is made once. It also names a partition, so it is made to no topic but this one.
+creation id, also if that topic was deleted meanwhile: then it makes none again. A delete recognizes it by a tombstone
+that it tried to leave, or by the missing topic. A change names the version that it makes, so it is made once. It also
+names a partition, so it is made to no topic but this one.
 """
 
 from __future__ import annotations
@@ -25,18 +26,23 @@ from dueq.cluster.requests import Procedure, one
 from dueq.cluster.znodes import (
     GROWN_LEVEL,
     TopicRefused,
+    already_ended,
     decode_cluster,
+    decode_ended,
     decode_topic,
     decode_uid,
     encode_cluster,
+    encode_ended,
     encode_node,
     encode_tombstone,
     encode_topic,
+    has_ended,
     holders,
     is_meant,
     new_topic,
     tombstone_names,
     updated_topic,
+    with_ended,
 )
 from dueq.core.ports.membership import (
     CreateTopic,
@@ -89,6 +95,9 @@ def _create(client: Any, layout: Layout, order: CreateTopic) -> Procedure:
             if found.creation_id == order.creation_id:
                 return TopicOrderDone(order.token, "", topic=found)
             return TopicOrderDone(order.token, "exists", f"topic {order.name!r} exists already", found)
+        ended, ended_version = yield from _read_ended(client, layout, order.creation_id)
+        if has_ended(ended, order):
+            return already_ended(order)
         counter, stat = yield from one(partial(client.get_async, layout.next_uid))
         if isinstance(lost, NodeExistsError) and stat.version == counted:
             return _contradicts(order, lost)
@@ -99,12 +108,15 @@ def _create(client: Any, layout: Layout, order: CreateTopic) -> Procedure:
         except TopicRefused as refused:
             return TopicOrderDone(order.token, "unavailable", str(refused))
         create = partial(_create_node, path=layout.topic(topic.name), value=value)
-        lost = yield from _store(client, layout, nodes, stat.version, len(value), create)
+        unless_ended = _as_read(layout.ended_like(order.creation_id), ended_version)
+        lost = yield from _store(
+            client, layout, nodes, stat.version, len(value), partial(_both, create, unless_ended)
+        )
         if lost is None:
             return TopicOrderDone(order.token, "", topic=topic)
         if not isinstance(lost, (BadVersionError, NodeExistsError)):
             raise lost
-        # Another broker took these uids, or made the topic: look again.
+        # Another broker took these uids, or made or deleted a topic: look again.
 
 
 def _topic_value(topic: Topic) -> bytes:
@@ -119,6 +131,33 @@ def _topic_value(topic: Topic) -> bytes:
 
 def _create_node(transaction: Any, *, path: str, value: bytes) -> None:
     transaction.create(path, value)
+
+
+def _as_read(path: str, version: int) -> Callable[[Any], None]:
+    """Return what adds to a transaction that a list of deleted topics is still the one that was read; -1: missing."""
+    if version < 0:
+        return _written(path, encode_ended(()), version)
+    return partial(_check_node, path=path, version=version)
+
+
+def _check_node(transaction: Any, *, path: str, version: int) -> None:
+    transaction.check(path, version)
+
+
+def _written(path: str, value: bytes, version: int) -> Callable[[Any], None]:
+    """Return what adds to a transaction that a node of this version gets a value; -1: it is missing."""
+    if version < 0:
+        return partial(_create_node, path=path, value=value)
+    return partial(_set_node, path=path, value=value, version=version)
+
+
+def _read_ended(client: Any, layout: Layout, creation_id: str) -> Procedure:
+    """Return the list of deleted topics that would have this one, and the version of its node; () and -1: missing."""
+    try:
+        value, stat = yield from one(partial(client.get_async, layout.ended_like(creation_id)))
+    except NoNodeError:
+        return (), -1
+    return decode_ended(value), stat.version
 
 
 def _store(
@@ -251,10 +290,12 @@ def _raise_level(client: Any, layout: Layout) -> Procedure:
     value, stat = yield from one(partial(client.get_async, layout.cluster))
     cluster_id, level = decode_cluster(value)
     raised = encode_cluster(cluster_id, max(level, GROWN_LEVEL))
-    return partial(_set_node, path=layout.cluster, value=raised, version=stat.version)
+    return _written(layout.cluster, raised, stat.version)
 
 
 def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) -> Procedure:
+    lost: Exception | None = None
+    seen: tuple[Topic | None, int] = None, -1
     while True:
         if state.tombstone:
             stat = yield from one(partial(client.exists_async, layout.tombstone(state.tombstone)))
@@ -266,7 +307,15 @@ def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) 
             return TopicOrderDone(order.token, "")
         if topic is None or not is_meant(topic, order):
             return TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}", topic)
+        ended, ended_version = yield from _read_ended(client, layout, topic.creation_id)
+        if lost is not None and seen == (topic, ended_version):
+            # Deleting less than all of it helps nobody.
+            return _contradicts(order, lost)
+        seen = topic, ended_version
         tombstones = tombstone_names(topic)
+        write_ended = _written(
+            layout.ended_like(topic.creation_id), encode_ended(with_ended(ended, topic)), ended_version
+        )
         state.deleting, state.tombstone = topic.creation_id, tombstones[0]
         transaction = client.transaction()
         for name in tombstones:
@@ -274,13 +323,10 @@ def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) 
         transaction.delete(layout.topic(order.name), version)
         for part in topic.partitions:
             transaction.delete(layout.partition(part.uid))
+        write_ended(transaction)
         lost = yield from _commit(transaction)
         if lost is None:
             return TopicOrderDone(order.token, "", topic=topic)
-        again, _ = yield from _read_topic(client, layout, order.name)
-        if again == topic:
-            # Deleting less than all of it helps nobody.
-            return _contradicts(order, lost)
 
 
 def _contradicts(order: Order, lost: Exception) -> TopicOrderDone:

@@ -19,9 +19,10 @@ from dueq.core.ports.membership import (
     PartitionNode,
     Registration,
     Topic,
+    TopicOrderDone,
     UpdateTopic,
 )
-from dueq.limits import UID_MAX, UPDATES_KNOWN
+from dueq.limits import CREATIONS_KNOWN, UID_MAX, UPDATES_KNOWN
 from dueq_codecs.topic_settings import TopicSettings, settings_of
 
 FORMAT: Final = 1
@@ -324,6 +325,43 @@ def decode_tombstone(value: bytes) -> list[str]:
         return sorted(str(broker_id) for broker_id in fields["brokers"])
     except _MISFITS as error:
         raise _damaged("tombstone", value) from error
+
+
+def encode_ended(creations: Iterable[str]) -> bytes:
+    """Return the value of a list of deleted topics: the ids of their creations, the newest last."""
+    return _dump({"creations": list(creations)})
+
+
+def decode_ended(value: bytes) -> tuple[str, ...]:
+    """Return the ids of the creations of deleted topics.
+
+    Raises:
+        CoordinatorUnreadable: it is damaged or of an unknown format.
+    """
+    fields = _load(value, "list of deleted topics")
+    try:
+        return tuple(str(creation_id) for creation_id in fields["creations"])
+    except _MISFITS as error:
+        raise _damaged("list of deleted topics", value) from error
+
+
+def with_ended(creations: tuple[str, ...], topic: Topic) -> tuple[str, ...]:
+    """Return the ids of the creations of deleted topics, when this one is deleted, too."""
+    return (*creations, topic.creation_id)[-CREATIONS_KNOWN:]
+
+
+def has_ended(creations: tuple[str, ...], order: CreateTopic) -> bool:
+    """Whether the topic of an order was made before, and deleted.
+
+    An order can come again: the client repeats it at another broker, and the first one was held up on its way.
+    """
+    return order.creation_id in creations
+
+
+def already_ended(order: CreateTopic) -> TopicOrderDone:
+    """The answer to an order whose topic was made before, and deleted."""
+    text = f"topic {order.name!r} was created by this request, and has been deleted since"
+    return TopicOrderDone(order.token, "not_found", text)
 
 
 def holders(topic: Topic) -> set[str]:

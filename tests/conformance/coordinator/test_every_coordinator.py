@@ -74,6 +74,21 @@ def test_a_create_with_another_creation_id_says_that_the_topic_exists(begin: Any
     assert "departures" in done.text
 
 
+def test_a_create_that_comes_again_makes_no_topic_that_was_deleted_since(begin: Any) -> None:
+    """The first attempt was held up, the second one has made the topic, and somebody has deleted it."""
+    life = begin()
+    life.create("departures", creation_id="a" * 32)
+    life.delete("departures")
+    life.create("arrivals")
+    life.delete("arrivals")
+    life.coordinator.stop()
+    again = begin(incarnation=2)
+    late = again.create("departures", creation_id="a" * 32)
+    assert (late.error, late.topic) == ("not_found", None)
+    assert "'departures' was created by this request, and has been deleted since" in late.text
+    assert again.create("departures", creation_id="b" * 32).error == ""
+
+
 def test_settings_are_stored_once_on_top_of_the_version_before(begin: Any) -> None:
     life = begin()
     created = life.create("departures").topic

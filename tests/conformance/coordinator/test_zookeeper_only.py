@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnavailable
@@ -124,11 +125,19 @@ def connected(life: Any, since: int) -> None:
     life.wait(CoordinatorChanged, lambda event: event.state is CoordinatorState.CONNECTED, since)
 
 
+def answer_of(send: Send) -> Any:
+    """Make one request; returns its value, or its error."""
+    try:
+        return send().get()
+    except KazooException as error:
+        return error
+
+
 def finished(procedure: Procedure, sends: Sequence[Send]) -> Any:
     """Make these requests of a procedure and all that follow; returns its result."""
     while True:
         try:
-            sends = procedure.send([send().get() for send in sends])
+            sends = procedure.send([answer_of(send) for send in sends])
         except StopIteration as stop:
             return stop.value
 
@@ -199,6 +208,32 @@ def test_a_change_that_is_held_up_before_it_is_written_leaves_a_topic_alone_that
     assert life.delete("departures").error == ""
     created = life.create("departures").topic
     assert finished(procedure, write) == TopicOrderDone(1, "", topic=created)
+
+
+@pytest.mark.parametrize(("partitions", "steps"), [(1, 3), (300, 3), (300, 4), (300, 5)])
+def test_a_creation_that_is_held_up_makes_no_topic_that_was_created_and_deleted_meanwhile(
+    begin_on_zookeeper: Any,
+    by_hand: KazooClient,
+    monkeypatch: pytest.MonkeyPatch,
+    partitions: int,
+    steps: int,
+) -> None:
+    """Its client has repeated it at another broker, and has deleted the topic. A large topic takes several steps."""
+    monkeypatch.setattr("dueq.cluster.topic_orders._TRANSACTION_BYTES", 50_000)
+    life = begin_on_zookeeper("b1")
+    replicas = (("b1",),) * partitions
+    order = CreateTopic(
+        1, "departures", "d" * 32, "timeline", replicas, (Member("b1", "s1"),), 1, 1, TopicSettings()
+    )
+    procedure = TopicOrder(order, 0).attempt(by_hand, life.coordinator._layout)
+    held_up = next(procedure)
+    for _ in range(steps):
+        held_up = procedure.send([answer_of(send) for send in held_up])
+    assert life.create("departures", partitions, creation_id="d" * 32).error == ""
+    assert life.delete("departures").error == ""
+    done = finished(procedure, held_up)
+    assert (done.error, done.topic) == ("not_found", None)
+    assert life.delete("departures").error == "not_found"
 
 
 def test_a_topic_that_a_broker_may_not_read_hides_no_other(

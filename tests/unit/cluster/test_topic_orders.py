@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
 from kazoo.protocol.states import ZnodeStat
 
 from dueq.cluster.layout import Layout
@@ -45,7 +45,8 @@ class Transaction:
 
     def set_data(self, path: str, value: bytes, version: int) -> None:
         def apply(nodes: dict[str, tuple[bytes, int]]) -> None:
-            assert nodes[path][1] == version, "nobody else changes anything here"
+            if nodes[path][1] != version:
+                raise BadVersionError
             nodes[path] = value, version + 1
 
         self._operations.append(apply)
@@ -54,6 +55,8 @@ class Transaction:
         def apply(nodes: dict[str, tuple[bytes, int]]) -> None:
             if path not in nodes:
                 raise NoNodeError
+            if version not in (-1, nodes[path][1]):
+                raise BadVersionError
 
         self._operations.append(apply)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dueq.cluster.znodes import is_meant, updated_topic
+from dueq.cluster.znodes import already_ended, has_ended, is_meant, updated_topic, with_ended
 from dueq.core.ports.membership import (
     CompareAndSet,
     CompareAndSetDone,
@@ -75,6 +75,7 @@ class SimCoordinator:
         nodes: uid -> (version, node).
         levels: the feature level that each broker announced last.
         tombstones: uid -> brokers that have not deleted yet what they held.
+        ended: the ids of the creations of deleted topics.
         unreachable: broker ids that cannot reach it.
         lose_answer_share: of compare-and-sets whose outcome stays unknown to who asked (half of them happen).
         watch_us: how late what a watch saw may arrive; in order within a session.
@@ -90,6 +91,7 @@ class SimCoordinator:
         self.nodes: dict[int, tuple[int, PartitionNode]] = {}
         self.topics: dict[str, Topic] = {}
         self.tombstones: dict[int, set[str]] = {}
+        self.ended: tuple[str, ...] = ()
         self.registrations: dict[str, Registration] = {}
         self.levels: dict[str, int] = {}
         self.unreachable: dict[str, None] = {}
@@ -350,10 +352,10 @@ class SimCoordinator:
         self.changed(order.uid)
         return version + 1
 
-    def create(self, order: CreateTopic) -> Topic:
-        """Create a topic, or return the one of that name."""
+    def create(self, order: CreateTopic) -> Topic | None:
+        """Create a topic, or return the one of that name; None: the order has made one before, which was deleted."""
         known = self.topics.get(order.name)
-        if known is None:
+        if known is None and not has_ended(self.ended, order):
             stores = {member.broker_id: member for member in order.members}
             parts = []
             for replicas in order.replicas_of:
@@ -370,6 +372,9 @@ class SimCoordinator:
 
     def _create(self, session: Session, order: CreateTopic) -> None:
         known = self.create(order)
+        if known is None:
+            self._later(session, already_ended(order))
+            return
         mine = known.creation_id == order.creation_id
         self._later(session, TopicOrderDone(order.token, "" if mine else "exists", "", known))
 
@@ -418,6 +423,7 @@ class SimCoordinator:
         """Delete a topic; returns whether it was there."""
         topic = self.topics.pop(name, None)
         if topic is not None:
+            self.ended = with_ended(self.ended, topic)
             for part in topic.partitions:
                 self.tombstones[part.uid] = set(part.replicas)
                 self.nodes.pop(part.uid, None)

@@ -53,7 +53,7 @@ class SimMesh:
         self.clients: dict[str, SimProducer | SimConsumer] = {}
         self.sdks: dict[str, SimClient] = {}
         self.state_after: Callable[[int, int], Timeline | None] = lambda uid, sequence: None
-        self._calms = 0
+        self._creations = self._calms = 0
         self._calm_from: dict[int, tuple[object, int]] = {}
         self.pull_holders: set[bytes] = set()
         """To whom consumers with a name have pulled: what is pushed to them is addressed to the pull."""
@@ -104,9 +104,10 @@ class SimMesh:
         members = tuple(
             Member(seen.broker_id, seen.store_id) for seen in self.coordinator.registrations.values()
         )
+        self._creations += 1
         self.coordinator.create(
             CreateTopic(
-                0, name, "00" * 16, kind, replicas_of, members, len(replicas_of[0]), min_isr, settings
+                0, name, f"{self._creations:032x}", kind, replicas_of, members, len(replicas_of[0]), min_isr, settings
             )
         )  # fmt: skip
 

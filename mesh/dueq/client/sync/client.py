@@ -123,6 +123,7 @@ class Client(
         Raises:
             InvalidRequest: a value is outside its limits, or there are fewer brokers than replicas.
             TopicExists: the topic exists, and `exist_ok` is False.
+            TopicNotFound: it was created, and somebody has deleted it before this returned.
             OutcomeUnknown: not serving in time; `retry()` goes on.
             Disconnected: no broker was reached; nothing was done.
         """

@@ -221,6 +221,11 @@ class Topics:
             )  # fmt: skip
 
         def answered(answer: Answer) -> None:
+            if (
+                answer.code is Code.TOPIC_NOT_FOUND
+            ):  # an earlier attempt has made it, and somebody has deleted it
+                self._calls.fail(event.call, error_of(answer.code, answer.text))
+                return
             self._directory.made(event.topic, _partitions_of(answer))
             question.done = True
             self._await_serving(question, event.topic)

@@ -6,7 +6,7 @@ import pytest
 
 from dueq.client.core.ports.effects import Completed, Effect, Failed
 from dueq.client.core.ports.events import CreateTopic, Inspect
-from dueq.errors import DueqError, InvalidRequest, OutcomeUnknown, TopicExists
+from dueq.errors import DueqError, InvalidRequest, OutcomeUnknown, TopicExists, TopicNotFound
 from dueq_codecs.messages import (
     BrokerInfo,
     ChangeRequest,
@@ -80,6 +80,18 @@ def test_an_answer_that_names_no_partitions_is_one_of_a_broker_that_does_not_say
     [request] = sent(stage.step(order), CreateTopicRequest)
     asked = stage.receive("a", Reply(request.request_id, Code.OK, document=document))
     assert of(answered(stage, asked, 1), Completed)
+
+
+def test_a_creation_whose_topic_was_deleted_since_is_told() -> None:
+    """Nothing is to be waited for."""
+    stage = Stage()
+    stage.connect()
+    order = CreateTopic(1, stage.at_us(30_000), b"c" * 16, TOPIC, replicas=1)
+    [request] = sent(stage.step(order), CreateTopicRequest)
+    text = "topic 't' was created by this request, and has been deleted since"
+    error = failure(stage.receive("a", Reply(request.request_id, Code.TOPIC_NOT_FOUND, text)))
+    assert isinstance(error, TopicNotFound)
+    assert str(error) == text
 
 
 def counted(stage: Stage, question: list[Effect]) -> list[Effect]:
