@@ -69,6 +69,9 @@ class TopicOrder:
         deleting: the creation id of the topic that a delete has tried to end, "" before.
         tombstone: one of those that it has tried to leave.
         running: an attempt is under way.
+        withdrawn: it was answered; there is only something left to clear.
+        unnamed: uids whose nodes it may have made, and which no topic names unless its last transaction took effect.
+        last: the first uid among those whose nodes that transaction makes; 0: it makes all.
     """
 
     order: Order
@@ -76,20 +79,48 @@ class TopicOrder:
     deleting: str = ""
     tombstone: str = ""
     running: bool = False
+    withdrawn: bool = False
+    unnamed: tuple[int, ...] = ()
+    last: int = 0
 
     def attempt(self, client: Any, layout: Layout) -> Procedure:
         """Return a procedure that returns the order's TopicOrderDone."""
         if isinstance(self.order, CreateTopic):
-            return _create(client, layout, self.order)
+            return _create(client, layout, self.order, self)
         if isinstance(self.order, UpdateTopic):
-            return _update(client, layout, self.order)
+            return _update(client, layout, self.order, self)
         return _delete(client, layout, self.order, self)
 
+    def clear(self, client: Any, layout: Layout) -> Procedure:
+        """Delete the nodes that it has made for partitions which no topic names.
 
-def _create(client: Any, layout: Layout, order: CreateTopic) -> Procedure:
+        The first of them goes only if the last transaction has not taken effect, since that makes other nodes. From
+        then on it cannot take effect: it checks that the first one is there.
+        """
+        if not self.unnamed:
+            return
+        first, *others = (layout.partition(uid) for uid in self.unnamed)
+        other = layout.partition(self.last)
+        transaction = client.transaction()
+        transaction.create(other, b"")
+        transaction.delete(other)
+        transaction.delete(first)
+        lost = yield from _commit(transaction)
+        if lost is None or isinstance(lost, NoNodeError):
+            answers = yield [partial(client.delete_async, path) for path in others]
+            for answer in answers:
+                if isinstance(answer, Exception) and not isinstance(answer, NoNodeError):
+                    raise answer
+        elif not isinstance(lost, NodeExistsError):
+            raise lost
+        self.unnamed = ()
+
+
+def _create(client: Any, layout: Layout, order: CreateTopic, state: TopicOrder) -> Procedure:
     lost: Exception | None = None
     counted = -1
     while True:
+        yield from state.clear(client, layout)
         found, _ = yield from _read_topic(client, layout, order.name)
         if found is not None:
             if found.creation_id == order.creation_id:
@@ -110,7 +141,7 @@ def _create(client: Any, layout: Layout, order: CreateTopic) -> Procedure:
         create = partial(_create_node, path=layout.topic(topic.name), value=value)
         unless_ended = _as_read(layout.ended_like(order.creation_id), ended_version)
         lost = yield from _store(
-            client, layout, nodes, stat.version, len(value), partial(_both, create, unless_ended)
+            client, layout, state, nodes, stat.version, len(value), partial(_both, create, unless_ended)
         )
         if lost is None:
             return TopicOrderDone(order.token, "", topic=topic)
@@ -163,6 +194,7 @@ def _read_ended(client: Any, layout: Layout, creation_id: str) -> Procedure:
 def _store(
     client: Any,
     layout: Layout,
+    state: TopicOrder,
     nodes: dict[int, PartitionNode],
     version: int,
     topic_bytes: int,
@@ -171,6 +203,7 @@ def _store(
     """Take the uids and write nodes and topic; returns None, or the error if nothing of them is visible.
 
     Args:
+        state: notes the nodes that are made before the topic names them.
         nodes: by uid; at least one.
         version: of the counter of uids.
         topic_bytes: what `write_topic` brings.
@@ -186,6 +219,8 @@ def _store(
         lost = yield from _commit(reserve)
         if lost is not None:
             return lost
+        uids = list(nodes)[: -len(slices[-1])]
+        state.unnamed, state.last = tuple(uids), uids[-1] + 1
         for part in slices[:-1]:
             transaction = client.transaction()
             for path, node in part:
@@ -196,23 +231,28 @@ def _store(
     last = client.transaction()
     if len(slices) == 1:
         last.set_data(layout.next_uid, counter, version)
+    else:
+        last.check(layout.partition(state.unnamed[0]), -1)
     for path, node in slices[-1]:
         last.create(path, node)
     write_topic(last)
-    return (yield from _commit(last))
+    lost = yield from _commit(last)
+    if lost is None:
+        state.unnamed = ()
+    return lost
 
 
 def _slices(
     layout: Layout, nodes: dict[int, PartitionNode], topic_bytes: int
 ) -> list[list[tuple[str, bytes]]]:
-    """Cut the nodes into what fits into one transaction each; the last one leaves room for the topic."""
+    """Cut the nodes into what fits into one transaction each; the last one has some, and room for the topic."""
     slices: list[list[tuple[str, bytes]]] = [[]]
     # Filled from the end, where the topic is.
     size = topic_bytes
     for uid, node in reversed(nodes.items()):
         path, value = layout.partition(uid), encode_node(node)
         bytes_needed = len(path) + len(value) + _OPERATION_BYTES
-        if size + bytes_needed > _TRANSACTION_BYTES:
+        if slices[0] and size + bytes_needed > _TRANSACTION_BYTES:
             slices.insert(0, [])
             size = 0
         slices[0].append((path, value))
@@ -220,10 +260,11 @@ def _slices(
     return slices
 
 
-def _update(client: Any, layout: Layout, order: UpdateTopic) -> Procedure:
+def _update(client: Any, layout: Layout, order: UpdateTopic, state: TopicOrder) -> Procedure:
     lost: Exception | None = None
     seen = -1, -1
     while True:
+        yield from state.clear(client, layout)
         topic, version = yield from _read_topic(client, layout, order.name)
         if topic is None:
             return TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")
@@ -249,7 +290,7 @@ def _update(client: Any, layout: Layout, order: UpdateTopic) -> Procedure:
         if nodes:
             raise_level = yield from _raise_level(client, layout)
             lost = yield from _store(
-                client, layout, nodes, stat.version, len(value), partial(_both, write, raise_level)
+                client, layout, state, nodes, stat.version, len(value), partial(_both, write, raise_level)
             )
         else:
             transaction = client.transaction()

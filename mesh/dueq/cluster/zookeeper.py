@@ -357,27 +357,28 @@ class ZooKeeperCoordinator:
     def _attempt(self, pending: TopicOrder) -> None:
         if pending.order.token in self._topic_orders and not pending.running:
             pending.running = True
-            procedure = pending.attempt(self._client, self._layout)
-            self._requests.run(procedure, partial(self._topic_order_ended, pending))
+            go_on = pending.clear if pending.withdrawn else pending.attempt
+            self._requests.run(go_on(self._client, self._layout), partial(self._topic_order_ended, pending))
 
     def _topic_order_ended(
         self, pending: TopicOrder, done: TopicOrderDone | None, error: Exception | None
     ) -> None:
         pending.running = False
         token = pending.order.token
-        if error is None:
-            assert done is not None
-        elif isinstance(error, KazooException | NotSent):
+        if isinstance(error, KazooException | NotSent) and (pending.unnamed or not pending.withdrawn):
             # Perhaps it happened. The next attempt finds out: after the reconnect, or in a moment.
             if not isinstance(error, CONNECTION_ERRORS):
                 self._later(_TOPIC_ORDER_AGAIN_S, partial(self._attempt, pending))
             return
-        else:
-            done = TopicOrderDone(token, "unavailable", str(error))
-        if self._topic_orders.pop(token, None) is not None:
-            self._emit(done)
+        self._topic_orders.pop(token)
+        if not pending.withdrawn:
+            self._emit(done or TopicOrderDone(token, "unavailable", str(error)))
 
     def _topic_order_late(self, order: Order) -> None:
-        if self._topic_orders.pop(order.token, None) is not None:
+        pending = self._topic_orders.get(order.token)
+        if pending is not None:
+            pending.withdrawn = True
+            if not pending.running and not pending.unnamed:
+                del self._topic_orders[order.token]
             text = f"ZooKeeper did not confirm topic {order.name!r} within {_TOPIC_ORDER_S:g} s; it may still happen"
             self._emit(TopicOrderDone(order.token, "unavailable", text))

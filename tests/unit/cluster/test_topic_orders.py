@@ -12,6 +12,7 @@ from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, N
 from kazoo.protocol.states import ZnodeStat
 
 from dueq.cluster.layout import Layout
+from dueq.cluster.requests import Procedure
 from dueq.cluster.topic_orders import TopicOrder
 from dueq.cluster.znodes import encode_cluster
 from dueq.core.ports.membership import (
@@ -110,21 +111,32 @@ class Server:
     def transaction(self) -> Transaction:
         return Transaction(self)
 
+    def delete_async(self, path: str) -> None:
+        if self.nodes.pop(path, None) is None:
+            raise NoNodeError
+
     def carry_out(self, order: Order) -> TopicOrderDone:
-        procedure = TopicOrder(order, time.monotonic() + 10).attempt(self, LAYOUT)
-        answers: list[Any] | None = None
+        done = self.finished(TopicOrder(order, time.monotonic() + 10).attempt(self, LAYOUT))
+        assert isinstance(done, TopicOrderDone)
+        return done
+
+    def finished(self, procedure: Procedure, answers: list[Any] | None = None) -> Any:
         for _ in range(STEPS_MAX):
             try:
                 sends = next(procedure) if answers is None else procedure.send(answers)
             except StopIteration as stop:
-                done = stop.value
-                assert isinstance(done, TopicOrderDone)
-                return done
-            answers = [_answer(send) for send in sends]
+                return stop.value
+            answers = [answer_of(send) for send in sends]
         pytest.fail("it asks ZooKeeper without end")
 
+    def partitions(self) -> set[int]:
+        """The uids of all nodes."""
+        return {
+            int(path.rpartition("/")[2]) for path in self.nodes if path.startswith(f"{LAYOUT.partitions}/")
+        }
 
-def _answer(send: Callable[[], Any]) -> Any:
+
+def answer_of(send: Callable[[], Any]) -> Any:
     try:
         return send()
     except KazooException as error:
@@ -206,3 +218,65 @@ def test_a_topic_without_its_partition_is_not_changed(server: Server) -> None:
     done = server.carry_out(update(topic))
     assert "cannot be changed: ZooKeeper says NoNodeError()" in done.text
     assert "cannot be deleted" in server.carry_out(DeleteTopic(1, "t")).text
+
+
+# ---------------------------------------------------------------- nodes of partitions that no topic names
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three nodes fit into a transaction, so that five take two before the one with the topic."""
+    monkeypatch.setattr("dueq.cluster.topic_orders._TRANSACTION_BYTES", 1_000)
+
+
+def interrupted(server: Server, order: Order, steps: int) -> tuple[TopicOrder, list[Callable[[], Any]]]:
+    """Take so many steps of an order; returns it, and what it would ask for next, if it has not ended."""
+    pending = TopicOrder(order, time.monotonic() + 10)
+    procedure = pending.attempt(server, LAYOUT)
+    try:
+        sends = next(procedure)
+        for _ in range(steps):
+            sends = procedure.send([answer_of(send) for send in sends])
+    except StopIteration:
+        return pending, []
+    procedure.close()
+    return pending, list(sends)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("steps", range(10))
+@pytest.mark.parametrize("order", ["create", "update"])
+@pytest.mark.parametrize("come", ["never", "before", "after"])
+def test_an_order_that_is_given_up_leaves_no_partition_without_a_topic_and_no_topic_without_its_partitions(
+    server: Server, order: str, steps: int, come: str
+) -> None:
+    """The requests that are under way when the connection is lost may be carried out, or not."""
+    topic = made(server)
+    other = create("other", 5) if order == "create" else update(topic, added=5)
+    pending, under_way = interrupted(server, other, steps)
+    if come == "before":
+        for send in under_way:
+            answer_of(send)
+    server.finished(pending.clear(server, LAYOUT))
+    if come == "after":
+        for send in under_way:
+            answer_of(send)
+    shown = server.carry_out(create("other")), server.carry_out(replace(create("t"), creation_id="b" * 32))
+    named = {part.uid for done in shown if done.topic is not None for part in done.topic.partitions}
+    assert server.partitions() == named or (come == "after" and server.partitions() > named)
+    assert topic.uid in named
+
+
+@pytest.mark.usefixtures("small")
+def test_a_topic_that_is_deleted_while_it_grows_leaves_no_partition(server: Server) -> None:
+    topic = made(server)
+    pending = TopicOrder(update(topic, added=5), time.monotonic() + 10)
+    procedure = pending.attempt(server, LAYOUT)
+    sends = next(procedure)
+    for _ in range(5):
+        sends = procedure.send([answer_of(send) for send in sends])
+    assert server.partitions() > {topic.uid}
+    server.carry_out(DeleteTopic(1, "t"))
+    done = server.finished(procedure, [answer_of(send) for send in sends])
+    assert done.error == "not_found"
+    assert server.partitions() == set()
