@@ -22,7 +22,7 @@ from dueq.core.front.routing import Routing
 from dueq.core.front.status import Status
 from dueq.core.front.summaries import Summaries
 from dueq.core.front.topics import Topics
-from dueq.core.partition.requests import Refusal, invalid
+from dueq.core.partition.requests import Refusal
 from dueq.core.ports.events import ClientFrameReceived, Route, RouteLost
 from dueq.core.ports.membership import CoordinatorState
 from dueq.core.turn.context import Context
@@ -194,6 +194,11 @@ class Clients:
                 event.route, MetadataReply(request.request_id, missing.code, missing.text, brokers)
             )
             return
+        old = (
+            ""
+            if self._ctx.coordinator is CoordinatorState.CONNECTED
+            else "ZooKeeper is away: this may be old"
+        )
         names = [request.topic] if request.topic else self._names_after(request.after)
         infos, partitions = [], 0
         for name in names[: limits.METADATA_TOPICS]:
@@ -203,7 +208,7 @@ class Clients:
                 break
         more = len(infos) < len(names)
         self._ctx.reply(
-            event.route, MetadataReply(request.request_id, Code.OK, "", brokers, tuple(infos), more)
+            event.route, MetadataReply(request.request_id, Code.OK, old, brokers, tuple(infos), more)
         )
 
     def _names_after(self, name: str) -> list[str]:
@@ -341,14 +346,14 @@ class Clients:
         name, uid = request.topic, request.uid
         partition = self._partitions.get(uid)
         if partition is not None and partition.topic.name != name:
-            return invalid(f"partition {uid} is not of topic {name!r:.300}")
+            return _not_of(uid, name)
         if partition is not None and partition.replica.is_leader:
             return Refusal(Code.OK, "")
         topic = self._topics.by_name.get(name)
         if uid in self._topics.tombstones:
             return Refusal(Code.TOPIC_NOT_FOUND, f"the topic of partition {uid} was deleted")
         if topic is not None and _excludes(topic, uid):
-            return invalid(f"partition {uid} is not of topic {name!r:.300}")
+            return _not_of(uid, name)
         if self._relay(event, self._routing.leader_of(uid).broker_id, now):
             return None
         return Refusal(Code.NOT_LEADER, f"partition {uid} is not led here", 50)
@@ -413,6 +418,11 @@ class Clients:
             leader=self._ctx.settings.broker_id,
         )  # fmt: skip
         self._ctx.reply(route, reply)
+
+
+def _not_of(uid: int, name: str) -> Refusal:
+    """The topic that the client means was deleted, and it has not heard of the one that has the name since."""
+    return Refusal(Code.TOPIC_NOT_FOUND, f"partition {uid} is not of topic {name!r:.300}")
 
 
 def _excludes(topic: Topic, uid: int) -> bool:

@@ -109,4 +109,4 @@ def test_a_partition_that_is_newer_than_the_topic_as_it_knows_it_may_be_of_one_m
     """A client that was refused took its new topic for another one."""
     assert asked_about(9) == Code.NOT_LEADER
     assert asked_about(5) == Code.NOT_LEADER
-    assert asked_about(4) == Code.INVALID_REQUEST
+    assert asked_about(4) == Code.TOPIC_NOT_FOUND
