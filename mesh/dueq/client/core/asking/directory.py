@@ -21,6 +21,9 @@ REFRESH_US_MIN: Final = 50_000
 OLD_US: Final = 30_000_000
 """A topic in use is asked for again after this time."""
 
+SET_BACK_US: Final = 30_000_000
+"""Brokers that name only older partitions for this long do not lag: there are no others."""
+
 _SWEEP_FROM: Final = 16
 """With fewer waiters than this, those that are not wanted any more are not cleared."""
 
@@ -51,7 +54,7 @@ class Topic:
         known = self.partitions
         heard = {partition.uid: partition for partition in info.partitions}
         self.fetched_us = now_us
-        is_past = max(heard, default=0) < max(known, default=0)
+        is_past = self.is_past(info)
         if is_past:
             heard = known | {uid: partition for uid, partition in heard.items() if uid in known}
         self.partitions = {}
@@ -65,6 +68,11 @@ class Topic:
         self.uids = [partition.uid for partition in info.partitions]
         self.home_partitions = info.home_partitions or len(self.uids)
 
+    def is_past(self, info: TopicInfo) -> bool:
+        """Whether an answer does not have the newest partition."""
+        heard = max((partition.uid for partition in info.partitions), default=0)
+        return heard < max(self.partitions, default=0)
+
     def leader(self, uid: int) -> str:
         """Broker id of the leader, or empty."""
         partition = self.partitions.get(uid)
@@ -74,6 +82,19 @@ class Topic:
         """Epoch of that leader; 0 if the partition is not known."""
         partition = self.partitions.get(uid)
         return partition.epoch if partition is not None else 0
+
+
+class _Doubt:
+    """The answers about one topic since the last one that had the newest partitions.
+
+    Attributes:
+        since_us: monotonic instant of the first.
+        links: the links that they came by.
+    """
+
+    def __init__(self, now_us: int) -> None:
+        self.since_us = now_us
+        self.links: set[int] = set()
 
 
 class _Fetch:
@@ -110,6 +131,7 @@ class Directory:
         self._topics: dict[str, Topic] = {}
         self._fetches: dict[str, _Fetch] = {}
         self._hints: dict[int, str] = {}
+        self._doubts: dict[str, _Doubt] = {}
         self._since: dict[str, int] = {}
         """Least uid of a topic that we created; partitions with smaller uids belong to a deleted topic of
         that name.
@@ -181,6 +203,8 @@ class Directory:
         if answer.code is Code.OK and isinstance(answer, MetadataReply):
             self._links.learned(answer.brokers)
             info = next((topic for topic in answer.topics if topic.name == name), None)
+            if info is not None:
+                self._doubt(info, request.link, may_be_old=bool(answer.text))
             if info is not None and not self.is_past(info):
                 self._known(name, fetch, info)
                 return
@@ -195,7 +219,10 @@ class Directory:
         if fetch.denied < len(self._links.up()):
             request.again(0)
             return
-        self._fail(name, fetch, TopicNotFound(f"there is no topic {name!r}"))
+        text = f"there is no topic {name!r}"
+        if name in self._doubts:
+            text += f" with the partition {self._since[name]} that it was created with, only an older one"
+        self._fail(name, fetch, TopicNotFound(text))
 
     def _known(self, name: str, fetch: _Fetch, info: TopicInfo) -> None:
         del self._fetches[name]
@@ -218,6 +245,28 @@ class Directory:
         for then, _ in fetch.waiters:
             then(error)
 
+    def _doubt(self, info: TopicInfo, link: int, *, may_be_old: bool) -> None:
+        """Forget newer partitions of which no broker has heard for long.
+
+        ZooKeeper was set back, from an old backup say. What such a topic has now has smaller uids than what it had.
+        """
+        name = info.name
+        topic = self._topics.get(name)
+        if not self.is_past(info) and (topic is None or not topic.is_past(info)):
+            self._doubts.pop(name, None)
+            return
+        if may_be_old:
+            return
+        doubt = self._doubts.setdefault(name, _Doubt(self._context.mono_us))
+        doubt.links.add(link)
+        links_up = {link.number for link in self._links.up().values()}
+        if self._context.mono_us - doubt.since_us >= SET_BACK_US and doubt.links >= links_up:
+            before = topic.uids if topic is not None else [self._since[name]]
+            uids = [partition.uid for partition in info.partitions]
+            self._context.log("warning", "topic.set_back", topic=name, partitions=uids, before=before)
+            self._since.pop(name, None)
+            self.forget(name)
+
     def made(self, name: str, uids: Sequence[int]) -> None:
         """A topic was created with these partitions (empty: not known)."""
         self.forget(name)
@@ -232,3 +281,4 @@ class Directory:
     def forget(self, name: str) -> None:
         """The topic was deleted or created again: ask before the next use."""
         self._topics.pop(name, None)
+        self._doubts.pop(name, None)
