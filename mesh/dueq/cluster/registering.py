@@ -41,6 +41,26 @@ def prepare(client: Any, layout: Layout, registration: Registration) -> Procedur
     return cluster_id
 
 
+def check_cluster(client: Any, layout: Layout, registration: Registration, cluster_id: str) -> Procedure:
+    """Make sure that ZooKeeper still holds the cluster that this broker is of, and that its build may take part.
+
+    Raises:
+        CoordinatorUnreadable: it holds another cluster or none, or one of a higher feature level.
+    """
+    try:
+        value, _ = yield from one(partial(client.get_async, layout.cluster))
+    except NoNodeError as error:
+        raise CoordinatorUnreadable(
+            f"ZooKeeper holds no cluster at {layout.root}, and this broker is of cluster {cluster_id}"
+        ) from error
+    found, level = decode_cluster(value)
+    if found != cluster_id:
+        raise CoordinatorUnreadable(
+            f"ZooKeeper holds cluster {found} at {layout.root}, and this broker is of cluster {cluster_id}"
+        )
+    check_feature_level(found, level, registration)
+
+
 def register(client: Any, layout: Layout, registration: Registration) -> Procedure:
     """Put the registration in place, once, and only for the present session.
 

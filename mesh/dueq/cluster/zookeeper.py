@@ -38,7 +38,7 @@ from dueq.cluster.burying import Burying
 from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnavailable, CoordinatorUnreadable, Deliver
 from dueq.cluster.layout import DEFAULT_ROOT, Layout, split_address
 from dueq.cluster.mirror import Mirror
-from dueq.cluster.registering import prepare, register
+from dueq.cluster.registering import check_cluster, prepare, register
 from dueq.cluster.requests import CONNECTION_ERRORS, NotSent, Procedure, Requests
 from dueq.cluster.topic_orders import TopicOrder
 from dueq.cluster.znodes import encode_node
@@ -65,6 +65,7 @@ _REGISTER_AGAIN_S: Final = 1.0
 _TOPIC_ORDER_S: Final = 10.0
 _TOPIC_ORDER_AGAIN_S: Final = 0.2
 _STOP_S: Final = 3.0
+_AWAY_S: Final = 30.0
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5}
 """Within a session's time there have to be several attempts; kazoo's own pause grows to a minute."""
 _ATTEMPTS_PER_SESSION: Final = 3
@@ -131,6 +132,8 @@ class ZooKeeperCoordinator:
         """As delivered; CONNECTED means also that the registration is in place."""
         self._connections = 0
         """Grows with every connection gained or lost; a timer of an older one does nothing."""
+        self._trying = False
+        """A registration is under way, or will be tried again in a moment."""
         self._replaced = False
         """Another life of this broker has taken our registration away: we are the past."""
         self._topic_orders: dict[int, TopicOrder] = {}
@@ -262,20 +265,41 @@ class ZooKeeperCoordinator:
         was, self._state = self._state, state
         self._requests.connection_lost()
         self._mirror.connection_lost()
+        self._trying = False
+        self._later(_AWAY_S, self._still_away)
         if was is not state:
             self._emit(CoordinatorChanged(state))
 
+    def _still_away(self) -> None:
+        if not self._replaced:
+            _log.error(
+                "zookeeper.away",
+                seconds=_AWAY_S,
+                address=self.address,
+                hint="a server that was restored from an older backup takes no broker that has seen newer states: "
+                "restart the brokers then",
+            )
+
     def _register(self) -> None:
-        if self._replaced:
+        if self._replaced or self._trying:
             return
+        self._trying = True
         self._requests.run(self._registering(), self._registered)
 
+    def _register_again(self) -> None:
+        self._trying = False
+        self._register()
+
     def _registering(self) -> Procedure:
+        client, layout, registration = self._client, self._layout, self._registration
         if not self._cluster_id:
-            self._cluster_id = yield from prepare(self._client, self._layout, self._registration)
-        yield from register(self._client, self._layout, self._registration)
+            self._cluster_id = yield from prepare(client, layout, registration)
+        else:
+            yield from check_cluster(client, layout, registration, self._cluster_id)
+        yield from register(client, layout, registration)
 
     def _registered(self, _: Any, error: Exception | None) -> None:
+        self._trying = False
         if error is None:
             self._start_error = None
             if self._state is not CoordinatorState.CONNECTED:
@@ -297,7 +321,8 @@ class ZooKeeperCoordinator:
             self._start_error = CoordinatorUnavailable(f"ZooKeeper at {self.address} refuses: {error!r}")
         if isinstance(error, CoordinatorUnreadable):
             self._started.set()
-        self._later(_REGISTER_AGAIN_S, self._register)
+        self._trying = True
+        self._later(_REGISTER_AGAIN_S, self._register_again)
 
     def _registrations_read(self, registrations: dict[str, Registration]) -> None:
         own = registrations.get(self._registration.broker_id)

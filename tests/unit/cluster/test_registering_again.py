@@ -1,0 +1,118 @@
+"""A broker whose registration is missing, is refused, or belongs to a cluster that ZooKeeper does not hold any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import structlog
+from kazoo.exceptions import NoAuthError, NoNodeError
+
+from dueq.cluster.coordinator import CoordinatorUnreadable
+from dueq.cluster.layout import Layout
+from dueq.cluster.registering import check_cluster
+from dueq.cluster.requests import Ended, Procedure
+from dueq.cluster.znodes import encode_cluster
+from dueq.cluster.zookeeper import ZooKeeperCoordinator
+from dueq.core.ports.membership import CoordinatorState, Registration
+
+REGISTRATION = Registration("b1", 1, "s1", "tcp://b1:7400", feature_level=3)
+LAYOUT = Layout("/dueq")
+
+
+class Desk:
+    """A coordinator that believes in its connection, without threads; the test ends what it begins."""
+
+    def __init__(self) -> None:
+        self.coordinator = coordinator = ZooKeeperCoordinator("127.0.0.1:1")
+        self.begun: list[Ended] = []
+        coordinator._client = None
+        coordinator._deliver = lambda event: None
+        coordinator._registration = REGISTRATION
+        coordinator._requests = self  # type: ignore[assignment]
+        coordinator._mirror = type("Mirror", (), {"connection_lost": lambda self: None})()  # type: ignore[assignment]
+        coordinator._state = CoordinatorState.CONNECTED
+
+    def run(self, procedure: Procedure, ended: Ended) -> None:
+        procedure.close()
+        self.begun.append(ended)
+
+    def connection_lost(self) -> None:
+        pass
+
+    def pass_time(self) -> None:
+        timers, self.coordinator._timers = self.coordinator._timers, []
+        for _, _, call in timers:
+            call()
+
+
+def test_a_registration_that_is_refused_is_tried_once_a_second_however_often_it_is_missed() -> None:
+    """Each reading of the registrations that did not show it began another one, and each of these tried again."""
+    desk = Desk()
+    for _ in range(5):
+        desk.coordinator._registrations_read({})
+        assert len(desk.begun) == 1
+    desk.begun[0](None, NoAuthError())
+    for _ in range(5):
+        desk.coordinator._registrations_read({})
+    assert (len(desk.begun), len(desk.coordinator._timers)) == (1, 1)
+    desk.pass_time()
+    assert len(desk.begun) == 2
+    desk.begun[1]("path", None)
+    desk.coordinator._registrations_read({})
+    assert len(desk.begun) == 3
+
+
+def test_a_new_connection_registers_at_once_whatever_was_under_way() -> None:
+    desk = Desk()
+    desk.coordinator._registrations_read({})
+    desk.begun[0](None, NoAuthError())
+    desk.coordinator._lose(CoordinatorState.SUSPENDED)
+    desk.coordinator._on_state("CONNECTED")
+    assert len(desk.begun) == 2
+
+
+def test_a_broker_that_is_away_for_long_says_why_that_may_be() -> None:
+    """A server that was restored from an older backup hangs up on whoever has seen newer states, without a word."""
+    desk = Desk()
+    with structlog.testing.capture_logs() as logs:
+        desk.coordinator._lose(CoordinatorState.SUSPENDED)
+        desk.coordinator._on_state("CONNECTED")
+        desk.pass_time()
+        assert not logs
+        desk.coordinator._lose(CoordinatorState.SUSPENDED)
+        desk.coordinator._lose(CoordinatorState.LOST)
+        desk.pass_time()
+    [log] = logs
+    assert (log["event"], "restart the brokers" in log["hint"]) == ("zookeeper.away", True)
+
+
+def checked(cluster: bytes | None) -> None:
+    """Look whether ZooKeeper holds cluster "mine"."""
+
+    class Client:
+        def get_async(self, path: str) -> Any:
+            assert path == LAYOUT.cluster
+
+    procedure = check_cluster(Client(), LAYOUT, REGISTRATION, "mine")
+    next(procedure)
+    with pytest.raises(StopIteration):
+        procedure.send([NoNodeError() if cluster is None else (cluster, None)])
+
+
+@pytest.mark.parametrize(
+    ("cluster", "why"),
+    [
+        (None, "holds no cluster at /dueq, and this broker is of cluster mine"),
+        (encode_cluster("other"), "holds cluster other at /dueq, and this broker is of cluster mine"),
+        (encode_cluster("mine", 4), "cluster mine is at feature level 4, broker b1 knows only 3"),
+    ],
+)
+def test_a_broker_does_not_register_in_another_cluster(cluster: bytes | None, why: str) -> None:
+    """ZooKeeper was emptied or exchanged while the broker lived, and another mesh has begun there."""
+    with pytest.raises(CoordinatorUnreadable, match=why):
+        checked(cluster)
+
+
+def test_a_broker_registers_again_in_its_own_cluster() -> None:
+    checked(encode_cluster("mine", 3))
