@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from dueq.core.ports.events import StorePressure
-from dueq.storage.ordered import layout
+from dueq.storage.ordered import layout, wiping
 from dueq.storage.ordered.engine import Operation
 from dueq.storage.ordered.space import judge
 from dueq_chaos.scenarios.stage import Stage
@@ -149,6 +149,34 @@ def test_a_follower_that_has_everything_and_could_not_say_so_joins_again_althoug
     stage.finish()
     stage.expect(not stage.told("b3", "replica.installed"), "it went on from what it has")
     stage.expect(len(stage.isr()) == 3, "and is a member again")
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_large_replica_begins_anew_little_by_little(monkeypatch: pytest.MonkeyPatch, crashes: bool) -> None:
+    """S9. All partitions of its broker stood still while its old rows were deleted."""
+    monkeypatch.setattr(wiping, "STEP_ROWS", 3)
+    stage = Stage(log_retain_bytes=2_000)
+    for number in range(10):
+        stage.stored(*[b"old %d-%d" % (number, n) * 200 for n in range(20)])
+    stage.run_ms(5_000)
+    stage.nodes["b3"].crash()
+    stage.until(lambda: "b3" not in stage.coordinator.registrations, "the end of b3's session")
+    for number in range(10):
+        stage.stored(*[b"new %d-%d" % (number, n) * 2_000 for n in range(20)])
+    stage.run_ms(5_000)
+    parts = stage.watch("b3", lambda event: type(getattr(event, "message", None)).__name__ == "SnapshotChunk")
+    node = stage.nodes["b3"]
+    node.start()
+    stage.until(lambda: node.disk.store is not None and node.disk.store.wiping() == {stage.uid}, "a wipe")
+    stage.run_ms(200)
+    stage.expect(len(parts.events) == 1, "the offer came, and no part was asked for")
+    if crashes:
+        node.crash()
+        stage.step("b3 comes back in the middle of it")
+        node.start()
+    stage.finish()
+    stage.expect(stage.told("b3", "replica.installed"), "b3 was installed")
+    stage.expect(stage.replica("b3").timeline.scheduled_count == 400, "and has everything")
 
 
 @pytest.mark.parametrize("after_parts", [0, 1, 2])

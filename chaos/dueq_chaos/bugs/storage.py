@@ -96,8 +96,8 @@ STORAGE: Final = (
             change("storage.ordered.store:OrderedStore._install_begin", "(mark, layout.INSTALLING),", ""),
             change(
                 "storage.ordered.store:OrderedStore._install_begin",
-                "keep=(mark, topic, meta)",
-                "keep=(topic, meta)",
+                "kept=(mark, topic, meta)",
+                "kept=(topic, meta)",
             ),
         ),
         seeds=2400,

@@ -18,6 +18,8 @@ from dueq.storage.port import StoreFailed as Refused
 _GROUP_MAX = 256
 _PRESSURE_S = 0.01
 _IDLE_S = 0.5
+_WIPE_S = 0.005
+"""Time between two steps of a wipe while there is nothing else to write, so that it takes half the disk at most."""
 
 
 class Writer(Worker):
@@ -57,6 +59,8 @@ class Writer(Worker):
                     self._commit(group)
                 elif self._stopping:
                     return ""
+                elif self._store.wiping():
+                    self._store.commit([])
         except (Refused, OSError) as error:
             return str(error)
 
@@ -64,7 +68,7 @@ class Writer(Worker):
         """Return the queued writes, waiting a while for some; the lock is held for no longer than it takes to look."""
         with self._ready:
             if not self._orders and not self._stopping:
-                self._ready.wait(_IDLE_S)
+                self._ready.wait(_WIPE_S if self._store.wiping() else _IDLE_S)
             return [self._orders.popleft() for _ in range(min(len(self._orders), _GROUP_MAX))]
 
     def _commit(self, group: list[Persist]) -> None:
@@ -73,7 +77,7 @@ class Writer(Worker):
         self._store.commit(writes)
         took_us = (time.perf_counter_ns() - began_ns) // 1000
         self.commits.observe(took_us)
-        self._inbox.put(Persisted(group[-1].token, took_us))
+        self._inbox.put(Persisted(group[-1].token, took_us, self._store.wiping()))
 
     def _look_at_pressure(self) -> None:
         """Free space is looked at before commits, not after ENOSPC."""

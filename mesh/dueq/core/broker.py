@@ -404,6 +404,7 @@ class BrokerCore:
     # -------------------------------------------------------------- store and reads
 
     def _on_persisted(self, event: Persisted, now: Now) -> None:
+        self._ctx.wiping = event.wiping
         self._ctx.persisted(event.token, now)
 
     def _on_read(self, event: Any, now: Now) -> None:

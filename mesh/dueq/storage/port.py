@@ -10,11 +10,18 @@ latter, a record is there with its payloads or not at all, and a checkpoint is t
 **Reads** show the state after some commit: one that returned before the read was asked for, or a later one. `ReadPage`
 and `ReadSnapshot` continue on the state that their first read has opened.
 
+**Wipes.** A `DropPartition` or `InstallBegin` has taken effect when its commit returns. A store may delete the rows
+themselves little by little: each later commit deletes some of them, one without writes too, and `wiping` names the
+partition until then. Reads of such a partition may see any part of the old rows; nobody waits for their answers.
+`CreatePartition`, and everything else that brings new rows, must be exact meanwhile, but may take as long as the rest
+of the wipe.
+
 **Snapshots** travel between brokers whose stores may be of different kinds, so their bytes are the wire's: the rows of
 `dueq.storage.ordered.rows`, with the keys of `dueq.storage.ordered.layout` and waiting entries as `short_rows` there
 reads them. A store of another layout converts.
 
-**Threads.** One thread commits; another one reads and expires snapshots. `pressure` belongs to the one that commits.
+**Threads.** One thread commits; another one reads and expires snapshots. `pressure` and `wiping` belong to the one
+that commits.
 """
 
 from __future__ import annotations
@@ -98,6 +105,10 @@ class Store(Protocol):
 
     def pressure(self) -> Pressure:
         """Return how full the store is; called before commits, up to a hundred times a second."""
+        ...
+
+    def wiping(self) -> frozenset[int]:
+        """Return the partitions of which old rows are left; called after commits, by the thread that commits."""
         ...
 
     def release_reserve(self) -> None:

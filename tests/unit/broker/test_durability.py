@@ -316,7 +316,7 @@ _FLUSH = "storage.ordered.store:OrderedStore._flush"
 _PAYLOAD, _TIMELINE = "self._payload.write(payload, sync=True)", "self._timeline.write(timeline, sync=True)"
 _BOTH = f"    if payload:\n        {_PAYLOAD}\n    if timeline:\n        {_TIMELINE}\n"
 _IN_REVERSE = f"    if timeline:\n        {_TIMELINE}\n    if payload:\n        {_PAYLOAD}\n"
-_SAY = "    self._inbox.put(Persisted(group[-1].token, took_us))\n"
+_SAY = "    self._inbox.put(Persisted(group[-1].token, took_us, self._store.wiping()))\n"
 
 WRITING: dict[str, tuple[Rewrite, ...]] = {
     "payloads not synced": (change(_FLUSH, _PAYLOAD, "self._payload.write(payload, sync=False)"),),

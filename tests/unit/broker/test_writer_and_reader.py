@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from threading import Event as Done
 
 import pytest
 
@@ -12,7 +13,16 @@ from dueq.broker.reader import Reader
 from dueq.broker.writer import Writer
 from dueq.core.ports.effects import Persist
 from dueq.core.ports.events import Event, Persisted, StoreFailed, StorePressure
-from dueq.core.ports.persistence import CreatePartition, LogRead, ReadLog, SaveMeta
+from dueq.core.ports.persistence import (
+    CreatePartition,
+    DropPartition,
+    LogRead,
+    PutChunk,
+    ReadLog,
+    SaveMeta,
+    StoreWrite,
+)
+from dueq.storage.ordered import wiping
 from dueq.storage.ordered.store import OrderedStore
 from dueq.storage.port import Pressure
 from dueq_chaos.sim.environment.engine import ForgetfulEngine
@@ -73,6 +83,30 @@ def test_a_failed_write_is_said_once_and_nothing_is_written_after_it(disk: Disk)
     writer.order(Persist(2, [CreatePartition(2, "t")]))
     disk.timeline.fail_next = False
     assert disk.store.recover() == []
+
+
+def test_a_writer_with_nothing_else_to_do_goes_on_with_a_wipe(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker of a dropped partition may have no other."""
+    monkeypatch.setattr(wiping, "STEP_ROWS", 1)
+    disk.store.commit([CreatePartition(5, "t"), *(PutChunk(5, upload, 0, b"x") for upload in range(9))])
+    wiped, commit = Done(), disk.store.commit
+
+    def committed(writes: Sequence[StoreWrite]) -> None:
+        commit(writes)
+        if not disk.store.wiping():
+            wiped.set()
+
+    monkeypatch.setattr(disk.store, "commit", committed)
+    writer = Writer(disk.store, disk.inbox)
+    writer.order(Persist(1, [DropPartition(5)]))
+    writer.start()
+    [said] = [event for event in disk.wait_for(Persisted) if isinstance(event, Persisted)]
+    assert said.wiping == {5}
+    assert wiped.wait(10)
+    writer.stop(5)
+    assert [event for event in disk.inbox.take() if isinstance(event, Persisted)] == []
 
 
 def test_the_state_of_the_disk_is_said_before_the_first_commit(disk: Disk) -> None:

@@ -304,7 +304,7 @@ class SimDisk:
             self.kill_after = None
             self.killed()
             return
-        done(Persisted(order.token, took_us))
+        done(Persisted(order.token, took_us, self.store.wiping()))
         self._commit_next()
 
     def read(self, request: StoreRead, done: Callable[[Event], None]) -> None:

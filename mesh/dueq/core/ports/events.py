@@ -52,6 +52,8 @@ class Persisted:
     token: int
     took_us: int
     """How long the last group commit took: part of the commit latency."""
+    wiping: frozenset[int] = frozenset()
+    """Partitions whose old rows the store is still deleting: they had better get no new ones yet."""
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 The follower pulls: part by part, each synced before the next is asked for, so a lost message costs one repeat and
 memory stays bounded. It marks itself `installing` first (synced). Until the last part is in, its data is not usable.
+The first part is asked for when the store has deleted all old rows, which it does little by little. Otherwise the part
+would have to wait for the rest, and every other partition with it.
 The leader keeps the log after the snapshot's sequence for as long as the follower is reading.
 """
 
@@ -47,6 +49,7 @@ class Installation:
         self._snapshot = 0
         self._part = 0
         self._writing = True
+        self._wiping = False
         self._asked_at_us = now.mono_us
         self.ended = False
         replica.wiped()
@@ -60,6 +63,9 @@ class Installation:
 
     def _ask(self, now: Now) -> None:
         if self.ended:
+            return
+        self._wiping = self._replica.uid in self._ctx.wiping
+        if self._wiping:
             return
         self._writing = False
         self._asked_at_us = now.mono_us
@@ -108,8 +114,11 @@ class Installation:
         self._ctx.read(lambda token: ReadPartition(token, self._replica.uid), read)
 
     def tick(self, now: Now) -> None:
-        """Ask again when the answer was lost."""
-        if not self._writing and now.mono_us - self._asked_at_us > limits.LEADER_SILENCE_MS * 1000:
+        """Ask again when the answer was lost, and look again whether the old rows are gone."""
+        if self._wiping:
+            self._wiping = False
+            self._ctx.when_persisted(self._ask)
+        elif not self._writing and now.mono_us - self._asked_at_us > limits.LEADER_SILENCE_MS * 1000:
             self._ask(now)
 
 

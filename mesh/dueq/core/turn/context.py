@@ -52,6 +52,7 @@ class Context:
         metrics: counters.
         coordinator: state of the connection to the coordinator.
         confirm_floor_us: (mono) a peer's confirmation older than this does not count: set on waking from a pause.
+        wiping: uids of partitions whose old rows the store is still deleting.
         inserts_refused: why the store takes no inserts ("disk_full", "memory_full", "busy"); "" if it does.
         step_aside_until_us: (mono) until then this broker leads only where no other broker does.
         attention: uids of partitions that want periodic care.
@@ -76,6 +77,7 @@ class Context:
         self.metrics = CoreMetrics()
         self.coordinator = CoordinatorState.SUSPENDED
         self.confirm_floor_us = 0
+        self.wiping: frozenset[int] = frozenset()
         self.inserts_refused = ""
         self.step_aside_until_us = 0
         self._effects: list[Effect] = []

@@ -20,6 +20,7 @@ from dueq.storage.ordered.layout import CHECKPOINT, LINK, META, START
 from dueq.storage.ordered.logs import LogState
 from dueq.storage.ordered.reading import read_entry
 from dueq.storage.ordered.rows import pack_row
+from dueq.storage.ordered.wiping import Wiping
 from dueq.storage.port import StoreFailed
 from dueq_codecs.frames import FrameError, place_of_record
 from dueq_codecs.messages import Code
@@ -35,15 +36,17 @@ class Recovery:
 
     Attributes:
         logs: the state of each log, as verified; the store goes on with them.
+        wiping: what deleted and damaged partitions have left; the store goes on with it, too.
     """
 
     def __init__(self, timeline: Engine, payload: Engine, folder: Path | None) -> None:
         self._timeline, self._payload, self._folder = timeline, payload, folder
         self.logs: dict[int, LogState] = {}
+        self.wiping = Wiping(timeline, payload)
         self._found: list[RecoveredPartition] | None = None
 
     def verify(self, *, thoroughly: bool) -> None:
-        """Read and verify every replica; sweep what deleted partitions have left.
+        """Read and verify every replica; note what deleted partitions have left.
 
         Args:
             thoroughly: read every row, the index and all payloads too; LevelDB tells of a damaged block only when it is
@@ -59,7 +62,7 @@ class Recovery:
         self._found = []
         for uid in self._uids():
             if self._timeline.get(layout.head(uid, b"P")) is None:
-                self._wipe(uid)
+                self.wiping.begin(uid)
             else:
                 self._found.append(self.one(uid))
 
@@ -90,11 +93,14 @@ class Recovery:
         return sorted(set(uids))
 
     def one(self, uid: int) -> RecoveredPartition:
-        """One replica, verified."""
-        topic = (self._timeline.get(layout.head(uid, b"P")) or b"").decode()
+        """One replica, verified; an empty one if it was dropped, whatever is left of its rows."""
+        partition = self._timeline.get(layout.head(uid, b"P"))
+        topic = (partition or b"").decode()
         meta = self._timeline.get(layout.head(uid, b"M"))
         epoch, commit = META.unpack(meta) if meta is not None else (0, 0)
         blank = RecoveredPartition(uid, topic, epoch, 0, 0, 1, 0, [(0, 0)], [], 0, NO_ENTRIES, {}, b"", [])
+        if partition is None:
+            return blank
         mark = self._timeline.get(layout.head(uid, b"X"))
         if mark not in (None, layout.UNPROVEN):
             self.logs[uid] = LogState()
@@ -214,7 +220,7 @@ class Recovery:
         mark, partition, meta = (layout.head(uid, tag) for tag in (b"X", b"P", b"M"))
         # The mark comes first and stays: a crash in the middle must not leave an empty replica that is trusted.
         self._timeline.write([(mark, layout.INSTALLING), (partition, topic.encode())], sync=True)
-        self._wipe(uid, keep=(mark, partition, meta))
+        self.wiping.begin(uid, kept=(mark, partition, meta))
         self.logs[uid] = LogState()
         return name
 
@@ -225,11 +231,6 @@ class Recovery:
                     file.write(pack_row(which, key, value))
             file.flush()
             os.fsync(file.fileno())
-
-    def _wipe(self, uid: int, keep: tuple[bytes, ...] = ()) -> None:
-        for engine in (self._payload, self._timeline):
-            gone = [key for key in engine.keys(*layout.whole(uid)) if key not in keep]
-            engine.write([(key, None) for key in gone], sync=True)
 
 
 def _of_another_size(entries: list[bytes]) -> str:

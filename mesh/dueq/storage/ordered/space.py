@@ -17,7 +17,7 @@ from dueq.storage.port import Pressure
 
 _COMPACTION_BYTES = 16 << 20
 _SMALLER_MAX = 0.4
-_LEVEL0_BUSY = 6
+LEVEL0_BUSY = 6
 """LevelDB slows writes down at 8 files and stops at 12: inserts are refused well before."""
 
 
@@ -101,4 +101,4 @@ def judge(level0_files: int, room: Room | None) -> Pressure:
         pressure = room.pressure()
         if pressure.inserts_refused:
             return pressure
-    return Pressure("busy" if level0_files >= _LEVEL0_BUSY else "", False)
+    return Pressure("busy" if level0_files >= LEVEL0_BUSY else "", False)

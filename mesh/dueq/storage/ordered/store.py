@@ -5,7 +5,7 @@ is one synced batch of each, payloads first: a record is in the log only after i
 commit without payloads costs one sync. Every row of `timeline/` is written by a synced batch, so after a crash the
 state is exactly that of some commit.
 
-Payloads of messages that have ended go as `garbage` says.
+Payloads of messages that have ended go as `garbage` says, and all rows of a partition as `wiping` does.
 """
 
 from __future__ import annotations
@@ -56,14 +56,13 @@ from dueq.storage.ordered.reading import Reading
 from dueq.storage.ordered.recovery import Recovery
 from dueq.storage.ordered.short_rows import shortened
 from dueq.storage.ordered.snapshots import Snapshots, unpack_rows
-from dueq.storage.ordered.space import Room, Space, judge, release_ballast
+from dueq.storage.ordered.space import LEVEL0_BUSY, Room, Space, judge, release_ballast
 from dueq.storage.port import Pressure, StoreFailed
 from dueq_codecs.frames import encode_record
 from dueq_codecs.records import LogEntry
 from dueq_codecs.rules import inline_bytes
 
 _BY_NAME = itemgetter(0)
-_WIPE_ROWS = 2_000
 _SUSPECT = "suspect"
 """A file of this name says that something could not be read."""
 
@@ -92,7 +91,7 @@ class OrderedStore:
         self.set_aside, self.upgraded = identity.set_aside, identity.upgraded
         self._lock = Lock()
         self._recovery = recovery
-        self._logs = recovery.logs
+        self._logs, self._wiping = recovery.logs, recovery.wiping
         self._garbage = Garbage(timeline, payload)
         self._metas: dict[int, SaveMeta] = {}
         self._timeline_batch: list[Operation] = []
@@ -235,8 +234,14 @@ class OrderedStore:
 
     def pressure(self) -> Pressure:
         """See Store."""
-        level0 = max(self._timeline.level0_files(), self._payload.level0_files())
-        return judge(level0, self._room)
+        return judge(self._level0_files(), self._room)
+
+    def _level0_files(self) -> int:
+        return max(self._timeline.level0_files(), self._payload.level0_files())
+
+    def wiping(self) -> frozenset[int]:
+        """See Store."""
+        return self._wiping.uids
 
     def release_reserve(self) -> None:
         """See Store."""
@@ -271,10 +276,21 @@ class OrderedStore:
         self._recovery.outdated()
         self._metas = {write.uid: write for write in writes if isinstance(write, SaveMeta)}
         for write in writes:
+            if self._wiping:
+                self._make_way(write)
             self._writers[type(write)](write)
+        if self._wiping and self._level0_files() < LEVEL0_BUSY:
+            self._wiping.step(self._timeline_batch, self._payload_batch)
         self._flush()
         if self._garbage.due:
             self._sweep()
+
+    def _make_way(self, write: StoreWrite) -> None:
+        """See that no wipe takes a new row for an old one. The rows of a write that is not named here stay anyway."""
+        if isinstance(write, PutChunk):
+            self._wiping.keep(write.uid, layout.chunk_key(write.uid, write.upload, write.chunk))
+        elif not isinstance(write, SaveMeta | InstallBegin | DropPartition):
+            self._wiping.finish(write.uid)
 
     def _sweep(self) -> None:
         """Delete payloads of ended messages that are in no log any more."""
@@ -300,22 +316,9 @@ class OrderedStore:
         self._flush()
         self._logs.pop(write.uid, None)
         self._garbage.due.pop(write.uid, None)
-        # The row P goes first: a partition without it is swept at the next opening.
+        # A partition without the row P is wiped from the next opening on.
         self._timeline.write([(layout.head(write.uid, b"P"), None)], sync=True)
-        self._wipe(write.uid, keep=())
-
-    def _wipe(self, uid: int, keep: tuple[bytes, ...]) -> None:
-        """Delete everything of a partition, in bounded batches."""
-        for engine in (self._payload, self._timeline):
-            batch: list[Operation] = []
-            for key in engine.keys(*layout.whole(uid)):
-                if key not in keep:
-                    batch.append((key, None))
-                if len(batch) >= _WIPE_ROWS:
-                    engine.write(batch, sync=True)
-                    batch = []
-            if batch:
-                engine.write(batch, sync=True)
+        self._wiping.begin(write.uid)
 
     # -------------------------------------------------------------- the log
 
@@ -461,7 +464,8 @@ class OrderedStore:
             [(mark, layout.INSTALLING), (topic, write.topic.encode()), (meta, META.pack(write.epoch, 0))],
             sync=True,
         )
-        self._wipe(write.uid, keep=(mark, topic, meta))
+        self._wiping.begin(write.uid, kept=(mark, topic, meta))
+        self._garbage.due.pop(write.uid, None)
         self._logs[write.uid] = LogState()
 
     def _install_rows(self, write: InstallRows) -> None:

@@ -21,8 +21,9 @@ from tests.unit.core.replica_stage import UID, Stage
 class Filling:
     """An installation whose leader b2 is played by the test; writes are synced by `sync`, or at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, wiping: frozenset[int] = frozenset()) -> None:
         self.stage = Stage()
+        self.stage.ctx.wiping = wiping
         self.rows: list[bytes] = []
         self.asked: list[tuple[int, int]] = []
         self.reads: list[ReadPartition] = []
@@ -110,6 +111,22 @@ def test_an_installation_that_another_has_replaced_asks_for_nothing_and_reads_no
     filling.installation.tick(filling.stage.now)
     filling.sync()
     assert filling.asked == [(0, 0)]
+
+
+def test_no_part_is_asked_for_before_the_old_rows_are_gone() -> None:
+    """The first part would have to wait until all of them are, and every other partition with it."""
+    filling = Filling(wiping=frozenset((UID,)))
+    for _ in range(3):
+        filling.installation.tick(filling.stage.now)
+        filling.sync()
+    filling.part(5, 0)
+    assert (filling.asked, filling.rows) == ([], [])
+    filling.stage.ctx.wiping = frozenset((UID + 1,))
+    filling.installation.tick(filling.stage.now)
+    filling.sync()
+    assert filling.asked == [(0, 0)]
+    filling.part(5, 0)
+    assert filling.asked == [(0, 0), (5, 1)]
 
 
 def test_the_log_is_kept_after_a_snapshot_for_as_long_as_it_is_read() -> None:
