@@ -119,7 +119,8 @@ def _broker_state(broker: Document) -> Text:
     if orphans := broker.get("orphans"):
         troubles.append(f"{len(orphans)} replicas of no topic: {' '.join(orphans)}")
     if unopened := broker.get("unopened"):
-        troubles.append(f"{len(unopened)} replicas of a newer version: {' '.join(unopened)}")
+        first = next(iter(unopened.values()))
+        troubles.append(f"{len(unopened)} replicas that it cannot open: {' '.join(unopened)} ({first})")
     return Text("● " + "; ".join(troubles), style="yellow") if troubles else Text("● alive", style="green")
 
 

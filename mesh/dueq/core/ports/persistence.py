@@ -524,8 +524,8 @@ class RecoveredPartition:
     unknown: str = ""
     """A newer build must have written this: this one cannot read the state. The log is read, and goes on."""
     unreadable: str = ""
-    """Why the log cannot be read further: a newer build wrote a part of it. The replica is not opened, and stays as
-    it is.
+    """Why the replica is not opened, and stays as it is: a newer build wrote a part of its log, or it is damaged and
+    cannot be set aside.
     """
 
 

@@ -47,7 +47,7 @@ class Context:
         settings: who this broker is.
         peers: every other broker ever registered, by id; a gone one stays, `registered` False.
         levels: the feature level that each broker has announced last, this one included.
-        unopened: uid -> why this replica is not opened: its log is a newer build's.
+        unopened: uid -> why this replica is not opened (see `RecoveredPartition.unreadable`).
         clock: mesh time.
         metrics: counters.
         coordinator: state of the connection to the coordinator.

@@ -227,11 +227,11 @@ _BROKER_RULES: Final[tuple[tuple[str, Level, Callable[[dict[str, object]], str],
         "unopened",
         "bad",
         lambda broker: (
-            f"cannot read {len(_sized(broker.get('unopened'))):,} of its replicas: a newer build wrote them."
+            f"cannot open {len(_sized(broker.get('unopened'))):,} of its replicas."
             if broker.get("unopened")
             else ""
         ),
-        "Start it with the newer build.",
+        "The status of the broker has the reason: start the newer build that wrote them, or make room on its disk.",
     ),
     (
         "orphans",

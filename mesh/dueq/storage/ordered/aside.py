@@ -1,18 +1,22 @@
-"""A folder that cannot be trusted is put aside: both databases are renamed, together or not at all.
+"""What cannot be trusted is put aside: both databases of a folder by renaming them, one replica by copying its rows.
 
 Two renames are two steps, and after a crash in between one database would be begun anew beside the other's old state.
 So a file first says which number is being given out, and the next start goes on from there.
+
+A copy gets its name when it is whole and synced.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from dueq.storage.port import StoreFailed
 
 _DATABASES: Final = ("timeline", "payload")
+_COPYING: Final = ".copying"
 _UNDER_WAY: Final = "putting-aside"
 """A file of this name holds the number."""
 
@@ -67,6 +71,35 @@ def _rename(folder: Path, number: int) -> str:
 
 def _aside(folder: Path, name: str, number: int) -> Path:
     return folder / f"{name}.damaged-{number}"
+
+
+def keep_rows(folder: Path, uid: int, rows: Iterable[bytes]) -> Path:
+    """Write the rows of a replica to a new file; durable when this returns.
+
+    Raises:
+        OSError: the machine refuses. There is no file then.
+    """
+    number = 1
+    while (kept := folder / f"partition-{uid}.damaged-{number}").exists():
+        number += 1
+    half = folder / f"partition-{uid}{_COPYING}"
+    try:
+        with half.open("wb") as file:
+            file.writelines(rows)
+            file.flush()
+            os.fsync(file.fileno())
+        half.rename(kept)
+        _sync(folder)
+    except OSError:
+        half.unlink(missing_ok=True)  # half a copy would only take what space there is
+        raise
+    return kept
+
+
+def drop_halves(folder: Path) -> None:
+    """Delete copies that a crash has interrupted."""
+    for half in folder.glob(f"partition-*{_COPYING}"):
+        half.unlink()
 
 
 def _sync(folder: Path) -> None:

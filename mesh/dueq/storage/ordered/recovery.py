@@ -2,12 +2,13 @@
 
 A log must be contiguous, its epochs may not fall, its CRC chain must hold, and every record after the checkpoint
 must have its payload bytes. A replica that fails is set aside in a file of its own and wiped; the core is told, and
-the broker is a stranger to that partition, not to the others.
+the broker is a stranger to that partition, not to the others. Where there is no room for such a file, the replica is
+not opened: it stays as it is, and its leader goes on without it.
 """
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
 from pathlib import Path
 from zlib import crc32
 
@@ -15,13 +16,14 @@ from dueq.core.ports.entry import FULL, NO_ENTRIES, is_known, unpacked
 from dueq.core.ports.persistence import RecoveredPartition
 from dueq.core.ports.tables import TableRow, Tables
 from dueq.storage.ordered import layout
+from dueq.storage.ordered.aside import drop_halves, keep_rows
 from dueq.storage.ordered.engine import Engine, Operation
 from dueq.storage.ordered.layout import CHECKPOINT, LINK, META, START
 from dueq.storage.ordered.logs import LogState
 from dueq.storage.ordered.reading import read_entry
 from dueq.storage.ordered.rows import pack_row
+from dueq.storage.ordered.space import Space
 from dueq.storage.ordered.wiping import Wiping
-from dueq.storage.port import StoreFailed
 from dueq_codecs.frames import FrameError, place_of_record
 from dueq_codecs.messages import Code
 from dueq_codecs.records import LogEntry
@@ -29,6 +31,10 @@ from dueq_codecs.records import LogEntry
 
 class _Damaged(Exception):
     """This replica does not hold all that it must."""
+
+
+class _CannotKeep(Exception):
+    """The rows of a damaged replica cannot be copied."""
 
 
 class Recovery:
@@ -59,6 +65,8 @@ class Recovery:
             for engine in (self._timeline, self._payload):
                 for _ in engine.scan(b"", layout.BEHIND_ALL):
                     pass
+        if self._folder is not None:
+            drop_halves(self._folder)
         self._found = []
         for uid in self._uids():
             if self._timeline.get(layout.head(uid, b"P")) is None:
@@ -114,7 +122,10 @@ class Recovery:
             if isinstance(damage, FrameError) and damage.code == Code.WRONG_VERSION:
                 blank.unreadable = f"its log holds what only a newer build can read: {damage}"
                 return blank
-            blank.damaged = f"{damage}; kept as {self._set_aside(uid, topic)}"
+            try:
+                blank.damaged = f"{damage}; kept as {self._set_aside(uid, topic)}"
+            except _CannotKeep as trouble:
+                blank.unreadable = f"{damage}. Its rows stay as they are, since {trouble}"
             return blank
 
     def _read(self, uid: int, topic: str, epoch: int, commit: int) -> RecoveredPartition:
@@ -206,17 +217,7 @@ class Recovery:
 
     def _set_aside(self, uid: int, topic: str) -> str:
         """Keep a damaged replica's rows in a file, and begin it anew, marked `installing`."""
-        name = "nothing"
-        if self._folder is not None:
-            number = 1
-            while (path := self._folder / f"partition-{uid}.damaged-{number}").exists():
-                number += 1
-            try:
-                self._copy_rows(uid, path)
-            except OSError as error:
-                path.unlink(missing_ok=True)  # half a copy would only take what space there is
-                raise StoreFailed(f"{path}: {error.strerror}") from error
-            name = str(path)
+        name = "nothing" if self._folder is None else self._keep(self._folder, uid)
         mark, partition, meta = (layout.head(uid, tag) for tag in (b"X", b"P", b"M"))
         # The mark comes first and stays: a crash in the middle must not leave an empty replica that is trusted.
         self._timeline.write([(mark, layout.INSTALLING), (partition, topic.encode())], sync=True)
@@ -224,13 +225,25 @@ class Recovery:
         self.logs[uid] = LogState()
         return name
 
-    def _copy_rows(self, uid: int, path: Path) -> None:
-        with path.open("wb") as file:
-            for which, engine in enumerate((self._timeline, self._payload)):
-                for key, value in engine.scan(*layout.whole(uid)):
-                    file.write(pack_row(which, key, value))
-            file.flush()
-            os.fsync(file.fileno())
+    def _keep(self, folder: Path, uid: int) -> str:
+        """Copy a replica's rows to a file, if the broker can go on beside it; returns its name."""
+        needed, spare = sum(map(len, self._packed(uid))), Space(folder).spare_bytes()
+        if needed > spare:
+            raise _CannotKeep(
+                f"a copy of {needed} bytes would leave too little room in {folder}: free {needed - spare} bytes there,"
+                " and start the broker again"
+            )
+        try:
+            return str(keep_rows(folder, uid, self._packed(uid)))
+        except OSError as error:
+            raise _CannotKeep(
+                f"they cannot be copied to {folder}: {error.strerror}. Mend that, and start the broker again"
+            ) from error
+
+    def _packed(self, uid: int) -> Iterator[bytes]:
+        for which, engine in enumerate((self._timeline, self._payload)):
+            for key, value in engine.scan(*layout.whole(uid)):
+                yield pack_row(which, key, value)
 
 
 def _of_another_size(entries: list[bytes]) -> str:

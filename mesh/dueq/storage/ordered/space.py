@@ -56,9 +56,9 @@ class Space:
         # The bytes that a flush and a compaction write before they delete; a quarter of a small disk at most.
         room = 2 * sum(Buffers.on(folder)) + _COMPACTION_BYTES
         self._working_room = min(room, shutil.disk_usage(folder).total // 4)
-        self._make_ballast()
 
-    def _make_ballast(self) -> None:
+    def make_ballast(self) -> None:
+        """Make the reserve if there is none and enough room for one."""
         usage = shutil.disk_usage(self._folder)
         wanted = int(min(usage.total * limits.BALLAST_SHARE, limits.BALLAST_BYTES))
         if self._ballast.exists() or usage.free - wanted < self.low_mark(usage.total):
@@ -68,6 +68,11 @@ class Space:
                 os.posix_fallocate(file.fileno(), 0, max(wanted, 1))
         except OSError:  # a quota, say, of which the disk tells nothing: there is no reserve, then
             self._ballast.unlink(missing_ok=True)
+
+    def spare_bytes(self) -> int:
+        """Return how much may be written before inserts are refused; less than nothing, if they are already."""
+        usage = shutil.disk_usage(self._folder)
+        return usage.free - self.low_mark(usage.total)
 
     def low_mark(self, total: int) -> int:
         """Free bytes below which inserts are refused: what acks, cancels and two flushes need stays."""

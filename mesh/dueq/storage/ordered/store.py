@@ -152,7 +152,9 @@ class OrderedStore:
             release_ballast(folder)
             raise StoreFailed(f"the data folder {folder}: {error.strerror}") from error
         (folder / _SUSPECT).unlink(missing_ok=True)
-        return cls(timeline, payload, identity, found[-1], Space(folder))
+        space = Space(folder)
+        space.make_ballast()
+        return cls(timeline, payload, identity, found[-1], space)
 
     @classmethod
     def on(
@@ -221,7 +223,10 @@ class OrderedStore:
     def _read(self, request: StoreRead) -> StoreReadDone | None:
         if isinstance(request, ReadPartition):
             with self._lock:  # a damaged replica that it finds is set aside: no commit may come in between
-                return PartitionRead(request.token, request.uid, self._recovery.one(request.uid))
+                found = self._recovery.one(request.uid)
+            if found.unreadable:  # the next opening leaves this replica out
+                raise StoreFailed(found.unreadable)
+            return PartitionRead(request.token, request.uid, found)
         if self._browsing.serves(request):
             return self._browsing.read(request)
         return (

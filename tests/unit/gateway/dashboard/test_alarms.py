@@ -65,7 +65,7 @@ def test_a_change_of_leaders_is_no_trouble_and_a_missing_leader_is() -> None:
         ({"degraded": "zookeeper"}, "has lost ZooKeeper"),
         ({"inserts_refused": "disk_full"}, "refuses new messages: its disk is full"),
         ({"clock": {"alarm": "clocks in the mesh differ"}}, "says of its clock: clocks in the mesh differ."),
-        ({"unopened": {"7": "newer"}}, "cannot read 1 of its replicas"),
+        ({"unopened": {"7": "newer"}}, "cannot open 1 of its replicas"),
         ({"orphans": {"7": "mail"}}, "holds 1 replicas of topics"),
     ],
 )

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from tests.unit.storage.ordered.test_store import insert
 
-from dueq.core.ports.persistence import AppendLog, CreatePartition
+from dueq.core.ports.persistence import AppendLog, CreatePartition, ReadPartition
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.leveldb import LevelDbEngine
+from dueq.storage.ordered.rows import pack_row, read_rows
+from dueq.storage.ordered.space import Space
 from dueq.storage.ordered.store import OrderedStore
 from dueq.storage.port import StoreFailed
 from dueq_codecs.envelope import seal
@@ -105,20 +107,85 @@ def test_a_store_is_opened_without_a_reserve_where_there_may_be_none(
     assert not (folder / "ballast").exists()
 
 
-def test_half_a_copy_of_a_damaged_replica_does_not_stay(folder: Path) -> None:
+def damage(folder: Path, tag: bytes, value: bytes | None) -> None:
+    """A row of partition UID is another one, or gone; partition 10 is whole."""
+    store = OrderedStore.open(folder, "b1", "one")
+    store.commit([CreatePartition(UID + 1, "other"), AppendLog(UID + 1, [insert(1, [b"kept"])])])
+    store.close()
     OrderedStore.open(folder, "b1", "one").close()  # what is in LevelDB's log is in a table from now on
     timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=1 << 20)
-    timeline.write([(layout.log_key(UID, 2), None)], sync=True)
+    timeline.write([(layout.head(UID, tag), value)], sync=True)
     timeline.close()
-    with (
-        limit(resource.RLIMIT_FSIZE, 100_000),
-        pytest.raises(StoreFailed, match=r"partition-9\.damaged-1: File"),
-    ):
-        OrderedStore.open(folder, "b1", "one")
-    assert not list(folder.glob("*.damaged-*"))
+
+
+SECOND_RECORD = b"L" + (2).to_bytes(5, "big")
+
+
+def rows_of(folder: Path) -> list[tuple[int, bytes, bytes]]:
+    """Everything of partition UID that is in the databases."""
+    found = []
+    for which, name in enumerate(("timeline", "payload")):
+        engine = LevelDbEngine(folder / name, write_buffer_bytes=1 << 20)
+        found += [(which, key, value) for key, value in engine.scan(*layout.whole(UID))]
+        engine.close()
+    return found
+
+
+def assert_stays_as_it_is(folder: Path, before: list[tuple[int, bytes, bytes]]) -> str:
+    """The broker has its other partition; returns why it has not this one."""
+    store = OrderedStore.open(folder, "b1", "one")
+    found, other = store.recover()
+    store.commit([AppendLog(UID + 1, [insert(other.log_end + 1, [b"new"])])])
+    store.close()
+    assert (found.damaged, other.damaged, other.unreadable) == ("", "", "")
+    assert rows_of(folder) == before
+    assert not list(folder.glob("partition-*"))
+    return found.unreadable
+
+
+def test_a_damaged_replica_that_is_larger_than_the_free_space_is_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its broker never came up again."""
+    damage(folder, SECOND_RECORD, None)
+    before = rows_of(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(Space, "spare_bytes", lambda space: 300_000)
+        reason = assert_stays_as_it_is(folder, before)
+    assert "the log of partition 9 has 3 after 1. Its rows stay as they are" in reason
+    missing = sum(len(pack_row(*row)) for row in before) - 300_000
+    assert f"free {missing} bytes there, and start the broker again" in reason
     store = OrderedStore.open(folder, "b1", "one")
     assert store.recover()[0].damaged
-    assert (folder / "partition-9.damaged-1").stat().st_size > 100_000
+    store.close()
+    assert list(read_rows((folder / "partition-9.damaged-1").read_bytes())) == before
+
+
+def test_half_a_copy_of_a_damaged_replica_does_not_stay(folder: Path) -> None:
+    damage(folder, SECOND_RECORD, None)
+    before = rows_of(folder)
+    with limit(resource.RLIMIT_FSIZE, 100_000):
+        reason = assert_stays_as_it_is(folder, before)
+    assert "cannot be copied" in reason
+    assert "File too large. Mend that, and start the broker again" in reason
+
+
+def test_half_a_copy_that_a_crash_has_left_is_no_copy(folder: Path) -> None:
+    """It looked like one, and each further crash left one more."""
+    (folder / "partition-9.copying").write_bytes(b"half")
+    assert_whole(folder)
+    assert not (folder / "partition-9.copying").exists()
+
+
+def test_a_replica_that_is_read_back_damaged_and_cannot_be_kept_ends_the_broker(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start leaves it out; nobody may take it for an empty one until then."""
+    store = OrderedStore.open(folder, "b1", "one")
+    store._timeline.write([(layout.log_key(UID, 2), None)], sync=True)
+    monkeypatch.setattr(Space, "spare_bytes", lambda space: 0)
+    with pytest.raises(StoreFailed, match="has 3 after 1"):
+        store.read(ReadPartition(1, UID))
     store.close()
 
 
