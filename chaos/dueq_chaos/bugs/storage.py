@@ -217,9 +217,7 @@ STORAGE: Final = (
                 "if LINK.unpack_from(row)[0] != crc32(encoded, log.link):",
                 "if False:",
             ),
-            change(
-                "storage.ordered.recovery:Recovery._verify_log", "self._cut_payloads(uid, log.end)", "pass"
-            ),
+            change("storage.ordered.recovery:Recovery._read", "self._cut_payloads(uid, log.end)", "pass"),
         ),
         seeds=210,
         finders=(69,),

@@ -8,6 +8,7 @@ not opened: it stays as it is, and its leader goes on without it.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from zlib import crc32
@@ -118,7 +119,7 @@ class Recovery:
             found = self._read(uid, topic, epoch, commit)
             found.unproven = mark is not None
             return found
-        except (_Damaged, FrameError) as damage:
+        except (_Damaged, FrameError, struct.error) as damage:
             if isinstance(damage, FrameError) and damage.code == Code.WRONG_VERSION:
                 blank.unreadable = f"its log holds what only a newer build can read: {damage}"
                 return blank
@@ -135,12 +136,13 @@ class Recovery:
         if checkpoint is not None:
             applied, _, low_water = CHECKPOINT.unpack_from(checkpoint)
             summary = checkpoint[CHECKPOINT.size :]
-        tail = self._verify_log(uid, applied)
-        log = self.logs[uid]
+        log, tail = self._verify_log(uid, applied)
         if log.end < applied:
             raise _Damaged(
                 f"the log of partition {uid} ends at {log.end}, before the checkpoint at {applied}"
             )
+        self.logs[uid] = log
+        self._cut_payloads(uid, log.end)
         leased = [value for _, value in self._rows(uid, b"l")]
         unknown = _of_another_size(leased)
         return RecoveredPartition(
@@ -164,8 +166,8 @@ class Recovery:
         prefix = layout.head(uid, tag)
         return list(self._timeline.scan(prefix, layout.after(prefix)))
 
-    def _verify_log(self, uid: int, applied: int) -> list[LogEntry]:
-        """Check every row; returns the entries after the checkpoint."""
+    def _verify_log(self, uid: int, applied: int) -> tuple[LogState, list[LogEntry]]:
+        """Check every row; returns the log, and the entries after the checkpoint."""
         log = LogState()
         start = self._timeline.get(layout.head(uid, b"T"))
         if start is not None:
@@ -189,9 +191,7 @@ class Recovery:
                 if entry is None:
                     raise _Damaged(f"record {sequence} of partition {uid} has lost its payloads")
                 tail.append(entry)
-        self.logs[uid] = log
-        self._cut_payloads(uid, log.end)
-        return tail
+        return log, tail
 
     def _cut_payloads(self, uid: int, end: int) -> None:
         """Payloads are synced before their record: a crash in between leaves some that no record names."""

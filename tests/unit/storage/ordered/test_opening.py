@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.unit.storage.ordered.test_store import insert
 
-from dueq.core.ports.persistence import AppendLog, CreatePartition, ReadPartition
+from dueq.core.ports.persistence import AppendLog, CreatePartition, ReadPartition, SaveCheckpoint
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.leveldb import LevelDbEngine
 from dueq.storage.ordered.rows import pack_row, read_rows
@@ -186,6 +186,29 @@ def test_a_replica_that_is_read_back_damaged_and_cannot_be_kept_ends_the_broker(
     monkeypatch.setattr(Space, "spare_bytes", lambda space: 0)
     with pytest.raises(StoreFailed, match="has 3 after 1"):
         store.read(ReadPartition(1, UID))
+    store.close()
+
+
+def test_a_log_that_has_lost_its_end_is_kept_with_all_its_payloads(folder: Path) -> None:
+    """Blocks behind the end of a log are deleted, but not before the log counts as whole."""
+    store = OrderedStore.open(folder, "b1", "one")
+    store.commit([SaveCheckpoint(UID, 39, 0)])
+    store.close()
+    damage(folder, b"L" + (39).to_bytes(5, "big"), None)
+    before = rows_of(folder)
+    store = OrderedStore.open(folder, "b1", "one")
+    assert "ends at 38, before the checkpoint at 39" in store.recover()[0].damaged
+    store.close()
+    assert list(read_rows((folder / "partition-9.damaged-1").read_bytes())) == before
+
+
+@pytest.mark.parametrize("tag", [b"C", b"T", SECOND_RECORD])
+def test_a_row_that_is_cut_short_costs_one_replica_and_not_the_broker(folder: Path, tag: bytes) -> None:
+    damage(folder, tag, b"\xff")
+    store = OrderedStore.open(folder, "b1", "one")
+    found, other = store.recover()
+    assert found.damaged
+    assert (other.damaged, other.log_end) == ("", 1)
     store.close()
 
 
