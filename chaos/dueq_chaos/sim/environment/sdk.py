@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from dueq.client.core import ClientCore
 from dueq.client.core.ports import effects
 from dueq.client.core.ports.events import Event, FrameReceived, LinkLost, LinkReady
+from dueq.errors import InvalidRequest
 from dueq.instant import Now
 from dueq_chaos.sim.environment.network import Line, Network
 from dueq_chaos.sim.environment.node import Node
@@ -21,6 +22,8 @@ from dueq_chaos.sim.judging.history import History
 from dueq_codecs import frames
 from dueq_codecs.messages import BrokerMessage, ClientMessage, ConsumerAction, ConsumerFrame
 
+ANYTHING: Final = ("",)
+"""Every text has this one."""
 Answer = Callable[[Any, effects.Failed | None], None]
 """Called once: with the value of Completed and None, or with None and the failure."""
 Bodies = Sequence[bytes | memoryview]
@@ -47,7 +50,8 @@ class SimClient:
         attaches: the last ATTACH of each consumer to each broker by a link of its own, with the link's identity.
         waiting: calls that will be repeated soon.
         idles: some of its calls wait until something comes, however long.
-        failures: what its core has raised.
+        failures: what its core has raised, and requests that were refused as none.
+        asks_nonsense: texts with which its user's requests may be refused; any other refusal is a finding.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class SimClient:
         self.life = 0
         self.consumers: dict[bytes, Callable[[ConsumerEffect], None]] = {}
         self.failures: list[Exception] = []
+        self.asks_nonsense: tuple[str, ...] = ()
         self._queue: list[Event] = []
         self.calls: dict[int, Answer] = {}
         self.waiting = 0
@@ -182,6 +187,11 @@ class SimClient:
         elif isinstance(order, effects.Failed):
             answer = self.calls.pop(order.call, None)
             self.world.tell(self.name, f"call {order.call} failed: {order.error!r}")
+            text = str(order.error)
+            if isinstance(order.error, InvalidRequest) and not any(
+                said in text for said in self.asks_nonsense
+            ):
+                self.failures.append(order.error)
             if answer is not None:
                 answer(None, order)
         elif isinstance(order, effects.OpenLink):

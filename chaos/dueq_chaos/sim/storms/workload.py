@@ -10,6 +10,7 @@ from typing import Any, Final
 from dueq.client.core.ports import effects, events
 from dueq.errors import TopicExists
 from dueq_chaos.sim.environment.mesh import SimMesh
+from dueq_chaos.sim.environment.sdk import ANYTHING
 from dueq_chaos.sim.storms.plan import CARELESS, Options, Step, draw_habits
 from dueq_chaos.sim.users import asking, bearing, deeds, repeating, triggering
 from dueq_chaos.sim.users.asking import Asker
@@ -77,6 +78,7 @@ class Workload:
         producer = ProducingUser(mesh.sdk("producer"), mesh.history)
         self._producing = producer.client
         self.admin = mesh.sdk("admin")
+        self.admin.asks_nonsense = ANYTHING
         self.consumers: list[ConsumingUser] = []
         for index, (credit, lease_ms) in enumerate(options.consumers):
             last = index == len(options.consumers) - 1
@@ -311,7 +313,9 @@ class Workload:
 
         def created(value: object, failed: effects.Failed | None) -> None:
             if failed is not None and isinstance(failed.error, TopicExists):
-                self.mesh.history.wrong.append(f"topic {name} may exist already, and is refused: {failed.error}")
+                self.mesh.history.wrong.append(
+                    f"topic {name} may exist already, and is refused: {failed.error}"
+                )
             if failed is None and self.traffic.alive:
                 self._extra_topics.append(name)
                 self._schedule_soon(name, 3)

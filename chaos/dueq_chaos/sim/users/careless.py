@@ -14,6 +14,7 @@ from dueq.client.core import Delivery
 from dueq.client.core.ports import effects
 from dueq.client.endings import Ending
 from dueq_chaos.sim.environment.mesh import SimMesh
+from dueq_chaos.sim.environment.sdk import ANYTHING
 from dueq_chaos.sim.environment.world import World
 from dueq_chaos.sim.judging.history import History, MessageKey, name_of
 from dueq_chaos.sim.users.consuming import ConsumingUser
@@ -58,7 +59,7 @@ class CarelessUsers:
         self.ranks = ranks
         self.wire = wire
         self.producer = ProducingUser(mesh.sdk("careless"), mesh.history)
-        self.producer.client.wire = wire
+        self.producer.client.wire, self.producer.client.asks_nonsense = wire, ANYTHING
         self._reader: BrowsingUser | None = None
         self._count = 0
         self._kinds: dict[str, Callable[[Random], None]] = {
@@ -158,7 +159,7 @@ class CarelessUsers:
         """A copy of the process: two that number their requests alike."""
         original = self.producer.client
         copied = self.mesh.sdks.get("forked") or self.mesh.sdk("forked")
-        copied.wire = self.wire
+        copied.wire, copied.asks_nonsense = self.wire, ANYTHING
         if copied.core is None or copied.client_id != original.client_id:
             copied.crash()
             copied.start(original.client_id)

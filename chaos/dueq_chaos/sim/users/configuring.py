@@ -16,7 +16,7 @@ from dueq.client.calls import Call
 from dueq.client.core.ports import effects
 from dueq.errors import InvalidRequest
 from dueq_chaos.sim.environment.mesh import SimMesh
-from dueq_chaos.sim.environment.sdk import SimClient
+from dueq_chaos.sim.environment.sdk import ANYTHING, SimClient
 
 _CALL_US = 15_000_000
 _AGAIN_US = (10_000, 800_000)
@@ -39,6 +39,7 @@ class ConfiguringUser:
     def __init__(self, mesh: SimMesh, wire: bool) -> None:
         self.mesh = mesh
         self.client: SimClient = mesh.sdk("configurer")
+        self.client.asks_nonsense = ANYTHING
         self.client.wire = wire
         self._touched: dict[str, None] = {}
         self._open: Counter[str] = Counter()

@@ -11,7 +11,7 @@ from dueq.client import calls, jobs
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import effects
 from dueq_chaos.sim.environment.mesh import SimMesh
-from dueq_chaos.sim.environment.sdk import SimClient
+from dueq_chaos.sim.environment.sdk import ANYTHING, SimClient
 from dueq_chaos.sim.judging.history import MessageKey
 from dueq_chaos.sim.users.ranks import Ranks
 from dueq_codecs.records import JobAction, Outcome
@@ -54,6 +54,7 @@ class LoadingUser:
     def __init__(self, mesh: SimMesh, topic: str, wire: bool, ranks: Ranks | None = None) -> None:
         self.mesh, self.topic, self.ranks = mesh, topic, ranks
         self.client: SimClient = mesh.sdk("loader")
+        self.client.asks_nonsense = ANYTHING
         self.client.wire = wire
         self._count = 0
 

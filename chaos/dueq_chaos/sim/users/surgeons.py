@@ -14,7 +14,7 @@ from dueq.client.calls import Call
 from dueq.client.core.ports import effects
 from dueq.errors import InvalidRequest
 from dueq_chaos.sim.environment.mesh import SimMesh
-from dueq_chaos.sim.environment.sdk import SimClient
+from dueq_chaos.sim.environment.sdk import ANYTHING, SimClient
 from dueq_chaos.sim.users.often import EVERYTHING_FROM
 
 _CALL_US = 15_000_000
@@ -36,7 +36,7 @@ class Surgeons:
     def __init__(self, mesh: SimMesh, wire: bool, kinds: dict[str, str]) -> None:
         self._mesh, self._kinds = mesh, kinds
         self._client: SimClient = mesh.sdk("surgeon")
-        self._client.wire = wire
+        self._client.wire, self._client.asks_nonsense = wire, ANYTHING
         self._calm = False
 
     def calm(self) -> None:

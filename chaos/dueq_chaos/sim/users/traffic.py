@@ -46,6 +46,7 @@ class Traffic:
 
     def __init__(self, mesh: SimMesh, producer: ProducingUser, kinds: dict[str, str]) -> None:
         self.mesh, self.producer = mesh, producer
+        producer.client.asks_nonsense = ("a message with a key has a group in the fair topic",)
         self.topics = list(kinds)
         self.ranked = {name for name, kind in kinds.items() if kind == "priority"}
         self.sharing = Sharing(mesh, [name for name, kind in kinds.items() if kind == "fair"])
