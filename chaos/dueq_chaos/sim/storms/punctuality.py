@@ -18,6 +18,8 @@ _PROBES = 12
 _AHEAD_MS = (300, 1_300)
 _LATE_US = 60_000
 """No message is later than that while nothing is wrong and there is credit; the usual is a twentieth of it."""
+_HALF_LATE_US = 12_000
+"""And no more than half of them are later than that: a frame that is lost may delay one of them, not all."""
 _HANDED_OVER_US = 600_000
 """The same where a leadership goes back to its preferred broker meanwhile: an election, and attaches."""
 _CREDIT = 64
@@ -76,7 +78,7 @@ def late(mesh: SimMesh, workload: Workload) -> list[str]:
     workload.traffic.schedule(TOPIC, payloads, dues)
     mesh.world.run((_AHEAD_MS[1] + 700) * 1000)
     allowed_us = _LATE_US if _led(mesh) == led_before else _HANDED_OVER_US
-    came = {
+    came: dict[bytes, int] = {
         message.payload: message.deliveries[0].at_us
         for message in mesh.history.messages.values()
         if message.deliveries
@@ -87,6 +89,14 @@ def late(mesh: SimMesh, workload: Workload) -> list[str]:
         if at_us is None or at_us - due_ms * 1000 > allowed_us:
             found = "has not come" if at_us is None else f"came {at_us - due_ms * 1000} us late"
             wrong.append(f"{payload.decode()}: {found}, while nothing is wrong")
+    if not wrong and allowed_us == _LATE_US:
+        late_us = sorted(
+            came[payload] - due_ms * 1000 for payload, due_ms in zip(payloads, dues, strict=True)
+        )
+        if late_us[_PROBES // 2] > _HALF_LATE_US:
+            wrong.append(
+                f"half of the probes came {late_us[_PROBES // 2]} us late and more, while nothing is wrong"
+            )
     return wrong
 
 

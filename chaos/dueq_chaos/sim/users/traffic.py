@@ -46,7 +46,10 @@ class Traffic:
 
     def __init__(self, mesh: SimMesh, producer: ProducingUser, kinds: dict[str, str]) -> None:
         self.mesh, self.producer = mesh, producer
-        producer.client.asks_nonsense = ("a message with a key has a group in the fair topic",)
+        producer.client.asks_nonsense = (
+            "a message with a key has a group in the fair topic",
+            "in which each first level of groups has keys of its own",
+        )
         self.topics = list(kinds)
         self.ranked = {name for name, kind in kinds.items() if kind == "priority"}
         self.sharing = Sharing(mesh, [name for name, kind in kinds.items() if kind == "fair"])
