@@ -19,6 +19,8 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("matplotlib")
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 from dueq import Client, ScheduledMessage
@@ -264,6 +266,23 @@ def test_a_list_may_be_brought_into_the_form_of_the_rows(spark: SparkSession, tm
         numbers = {**listed, "list_column": "n", "columns": {"n": f"cast(sum as {kind})"}}
         with pytest.raises(InvalidRequest, match=r"'n' is .*several texts; cast it"):
             rows_of(spark, spec_of(tmp_path, suppression=numbers))
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [("list.csv", 'who,since\nann,1\n"bob,2\n'), ("list.json", '{"who":"ann"}\n{"who":"bob"')],
+)
+def test_a_list_with_a_line_that_cannot_be_read_leaves_nobody_out_by_chance(
+    spark: SparkSession, tmp_path: Path, file: str, text: str
+) -> None:
+    write(tmp_path / "rows.csv", {"at": 5_000_000_000_000, "text": "bob"})
+    (tmp_path / file).write_text(text)
+    listed = {"path": file, "format": file[5:], "column": "text", "list_column": "who"}
+    listed["schema"] = "who string, since string"
+    with pytest.raises((InvalidRequest, PySparkException, Py4JError)):
+        rows_of(spark, spec_of(tmp_path, suppression=listed))
+    lenient = {**listed, "options": {"mode": "PERMISSIVE"}}
+    assert rows_of(spark, spec_of(tmp_path, suppression=lenient))[0].fate is None
 
 
 def test_dates_and_times_of_day_may_be_columns(spark: SparkSession, tmp_path: Path) -> None:

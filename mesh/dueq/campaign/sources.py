@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _CSV: Final = {"header": "true", "inferSchema": "true"}
 """Defaults that suit most files; the specification's options overrule them."""
+_STRICT: Final = {"mode": "FAILFAST", "columnPruning": "false"}
+"""Defaults of a suppression list: Spark would take a line that it cannot read for nulls, and whoever stands there would
+get what they do not want."""
 
 
 def rows_of(spark: SparkSession, source: Source, role: str) -> DataFrame:
@@ -35,8 +38,11 @@ def rows_of(spark: SparkSession, source: Source, role: str) -> DataFrame:
         if source.table:
             frame = spark.table(source.table)
         else:
-            reader = spark.read.format(source.format).options(**(_CSV if source.format == "csv" else {}))
-            reader = reader.options(**source.options)
+            defaults = {
+                **(_CSV if source.format == "csv" else {}),
+                **(_STRICT if role == "suppression" else {}),
+            }
+            reader = spark.read.format(source.format).options(**defaults).options(**source.options)
             if source.schema:
                 reader = reader.schema(source.schema)
             frame = reader.load(list(source.paths))
