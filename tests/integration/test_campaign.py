@@ -285,6 +285,14 @@ def test_a_list_with_a_line_that_cannot_be_read_leaves_nobody_out_by_chance(
     assert rows_of(spark, spec_of(tmp_path, suppression=lenient))[0].fate is None
 
 
+def test_instants_are_exact_to_the_millisecond_however_far_ahead(spark: SparkSession, tmp_path: Path) -> None:
+    instants = [datetime(2300 + 7 * n, 1, 1, 9, 0, 0, 1000 * n, UTC) for n in range(500)]
+    write(tmp_path / "rows.csv", *({"at": at.isoformat(), "text": "x"} for at in instants))
+    source = {"path": "rows.csv", "format": "csv", "schema": "at timestamp, text string"}
+    found = [row.due for row in rows_of(spark, spec_of(tmp_path, source=source))]
+    assert found == [us(at) // 1000 for at in instants]
+
+
 def test_dates_and_times_of_day_may_be_columns(spark: SparkSession, tmp_path: Path) -> None:
     write(
         tmp_path / "rows.csv",

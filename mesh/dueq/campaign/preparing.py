@@ -214,5 +214,5 @@ def _outside_quiet_hours(rows: DataFrame, wanted: Column, quiet_hours: QuietHour
 
 
 def whole(number: Column, divisor: int) -> Column:
-    """Integer division, downwards; exact, as a multiple of the divisor below 2^53 is divided exactly."""
-    return ((number - F.pmod(number, F.lit(divisor))) / F.lit(divisor)).cast("bigint")
+    """Integer division, downwards."""
+    return F.call_function("div", number - F.pmod(number, F.lit(divisor)), F.lit(divisor))
