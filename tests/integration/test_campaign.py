@@ -285,6 +285,21 @@ def test_a_list_with_a_line_that_cannot_be_read_leaves_nobody_out_by_chance(
     assert rows_of(spark, spec_of(tmp_path, suppression=lenient))[0].fate is None
 
 
+def test_a_rank_or_a_group_that_no_message_can_have_is_a_bad_row(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [
+        {"at": 5_000_000_000_000, "text": f"no. {n}", "n": n, "g": g}
+        for n, g in ((0, "a.b"), (1, ".a"), (-1, "b"))
+    ]
+    write(tmp_path / "rows.csv", *rows)
+    found = rows_of(spark, spec_of(tmp_path, rank="n", group="g"))
+    assert {row.group: row.reason for row in found} == {
+        "a.b": None, ".a": "a level of the group has no name", "b": "the rank -1 is not within 0 … 65535",
+    }  # fmt: skip
+    for wrong in ({"rank": "text2"}, {"group": "n"}):
+        with pytest.raises(InvalidRequest, match=r"must be a (whole number|string)"):
+            rows_of(spark, spec_of(tmp_path, columns={"text2": "'x'"}, **wrong))
+
+
 def test_instants_are_exact_to_the_millisecond_however_far_ahead(spark: SparkSession, tmp_path: Path) -> None:
     instants = [datetime(2300 + 7 * n, 1, 1, 9, 0, 0, 1000 * n, UTC) for n in range(500)]
     write(tmp_path / "rows.csv", *({"at": at.isoformat(), "text": "x"} for at in instants))

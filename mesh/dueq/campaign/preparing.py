@@ -28,6 +28,7 @@ from dueq.campaign.spec import Deduplication, Due, QuietHours, Spec, Suppression
 from dueq.campaign.wording import payload_of
 from dueq.errors import InvalidRequest
 from dueq.limits import DUE_MS_MAX
+from dueq.spark.columns import GROUP, RANK, group_column, rank_column, reason_of_placing
 from dueq_codecs.meta import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 BAD, SUPPRESSED, DUPLICATE, PAST = "bad", "suppressed", "duplicate", "past"
 GAP, TWICE, QUIET = "nonexistent", "ambiguous", "quiet"
 _ASKED, _DUE, _PAYLOAD, _KEY, _REASON, _FATE = "asked", "due", "payload", "key", "reason", "fate"
-_RANK, _GROUP = "rank", "group"
 _LOCAL, _LOCAL_ZONE, _LISTED, _BY, _SAID = "local", "local_zone", "listed", "by", "said"
 ZONE: Final = "quiet_zone"
 _US: Final = 1000
@@ -72,9 +72,9 @@ def prepared(
         if spec.key
         else F.lit(None).cast(StringType()),
     }
-    for name, of in ((_RANK, spec.rank), (_GROUP, spec.group)):
+    for name, of, made_of in ((RANK, spec.rank, rank_column), (GROUP, spec.group, group_column)):
         if of:
-            chosen[name] = column(frame, of, name)
+            chosen[name] = made_of(frame, column(frame, of, name))
     zone = spec.due.zone.column or (spec.quiet_hours.zone.column if spec.quiet_hours is not None else "")
     chosen[_SAID] = column(frame, zone, "zone").cast(StringType()) if zone else F.lit(None).cast(StringType())
     if spec.quiet_hours is not None:
@@ -85,7 +85,8 @@ def prepared(
         by = [column(frame, name, "[deduplication] by") for name in spec.deduplication.by]
         chosen[_BY] = F.struct(*[one.alias(f"by{i}") for i, one in enumerate(by)])
     rows = _asked(frame.select(*[made.alias(name) for name, made in chosen.items()]), spec.due)
-    fault = F.coalesce(F.col(_REASON), _fault(payload_bytes_max, last_ms, spec.quiet_hours is not None))
+    found = _fault(payload_bytes_max, last_ms, spec.quiet_hours is not None)
+    fault = F.coalesce(F.col(_REASON), reason_of_placing(found, spec.placing))
     rows = rows.withColumn(_REASON, fault)
     rows = rows.withColumn(_FATE, F.when(F.col(_REASON).isNotNull(), F.lit(BAD)))
     if spec.suppression is not None:

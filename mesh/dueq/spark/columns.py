@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -145,13 +146,21 @@ def message_columns(
         )
     named = None if key is None else _column(key).cast(StringType())
     return MessageColumns(
-        frame, _column(due), _column(payload), named, _rank_column(frame, rank), _group_column(frame, group)
+        frame,
+        _column(due),
+        _column(payload),
+        named,
+        None if rank is None else rank_column(frame, rank),
+        None if group is None else group_column(frame, group),
     )
 
 
-def _rank_column(frame: DataFrame, rank: str | Column | None) -> Column | None:
-    if rank is None:
-        return None
+def rank_column(frame: DataFrame, rank: str | Column) -> Column:
+    """Return the rank of each row, 0 where it is null.
+
+    Raises:
+        InvalidRequest: the column is missing or of another type.
+    """
     kind = _type_of(frame, rank, RANK)
     if not isinstance(kind, IntegralType):
         raise InvalidRequest(
@@ -160,9 +169,12 @@ def _rank_column(frame: DataFrame, rank: str | Column | None) -> Column | None:
     return F.coalesce(_column(rank).cast(LongType()), F.lit(0).cast(LongType()))
 
 
-def _group_column(frame: DataFrame, group: str | Column | None) -> Column | None:
-    if group is None:
-        return None
+def group_column(frame: DataFrame, group: str | Column) -> Column:
+    """Return the group of each row.
+
+    Raises:
+        InvalidRequest: the column is missing or of another type.
+    """
     kind = _type_of(frame, group, GROUP)
     if not isinstance(kind, StringType):
         raise InvalidRequest(f"the group column {_name(group)} is {kind.simpleString()}; it must be a string")
@@ -222,6 +234,16 @@ def _reason(payload_bytes_max: int, last_due_ms: int | None, names: set[str]) ->
                 F.lit(f" bytes; it may have {KEY_BYTES_MAX}"),
             ),
         )  # fmt: skip
+    return reason_of_placing(found, names)
+
+
+def reason_of_placing(found: Column, names: Collection[str]) -> Column:
+    """Add to a CASE what can be wrong with rank and group.
+
+    Args:
+        found: the CASE.
+        names: of columns; `rank` and `group` are looked at if they are among them.
+    """
     if RANK in names:
         rank = F.col(RANK)
         found = found.when(
