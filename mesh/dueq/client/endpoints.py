@@ -12,7 +12,7 @@ import secrets as chance
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from dueq.client import arguments, times, topic_changes
@@ -135,7 +135,7 @@ class StoredEndpoint:
 
 
 def _instant(ms: int) -> datetime | None:
-    return datetime.fromtimestamp(ms / 1000, UTC) if ms else None
+    return times.moment(ms) if ms else None
 
 
 @dataclass(frozen=True, slots=True)

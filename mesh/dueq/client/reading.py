@@ -6,9 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
+from dueq.client import times
 from dueq.client.backoff import backoff_of
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.merging import merged_status
@@ -40,7 +41,7 @@ def topic_info(info: messages.TopicInfo) -> TopicInfo:
         horizon,
         placement,
         paused=settings.paused,
-        paused_until=datetime.fromtimestamp(until_ms / 1000, UTC) if until_ms else None,
+        paused_until=times.moment(until_ms) if until_ms else None,
         settings_version=settings.version,
         home_partitions=info.home_partitions or len(placement),
         rate=settings.rate,

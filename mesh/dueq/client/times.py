@@ -250,6 +250,14 @@ def instant_ms(value: int | datetime, what: str) -> int:
     return _within(value, found, what)
 
 
+def moment(unix_ms: int) -> datetime:
+    """Return Unix ms as an aware datetime; what lies beyond the year 9999 as the last instant before."""
+    try:
+        return datetime.fromtimestamp(unix_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return datetime.max.replace(tzinfo=UTC)
+
+
 def _within(given: Due, unix_ms: int, what: str) -> int:
     if not 0 <= unix_ms <= limits.DUE_MS_MAX:
         also = "" if isinstance(given, Integral) else f", which is {given}"

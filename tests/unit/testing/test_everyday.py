@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dueq import Backoff, Client, InvalidRequest
+from dueq.limits import DUE_MS_MAX
 from dueq.testing import Mesh, mesh
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC)
@@ -106,3 +107,9 @@ def test_what_expires_before_it_can_be_delivered_is_refused(dueq_mesh: Mesh, cli
     with pytest.raises(InvalidRequest, match=r"^expires .*Z is not after the end of its window"):
         producer.schedule(b"a", timedelta(0), window=60, expires=timedelta(seconds=50))
     assert client.describe("t").scheduled == 0
+
+
+def test_a_pause_until_after_the_year_9999_leaves_topics_readable(client: Client) -> None:
+    client.pause("t", DUE_MS_MAX)
+    [info] = client.topics()
+    assert client.describe("t").paused_until == info.paused_until == datetime.max.replace(tzinfo=UTC)
