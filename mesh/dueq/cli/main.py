@@ -60,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: the words after `dueq`; None for those of this process.
     """
     die_with_parent()
+    _open_standard_streams()
     # Nothing here multiplies matrices. NumPy would start a thread for each further core when it is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     raise SystemExit(run(arguments))
@@ -81,10 +82,29 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo(f"dueq: {_one_line(error)}", err=True)
         return 1
     except BrokenPipeError:
-        # The reader of our output has gone; the interpreter must not complain at its last flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # its reader has gone
+        return 1
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        click.echo(f"dueq: {named}{error.strerror or error}", err=True)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _drop_output()
         return 1
     return result if isinstance(result, int) else 0
+
+
+def _open_standard_streams() -> None:
+    """Where one of them is closed, open the null device: Python has None then, and not all code expects that."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the process ends
+
+
+def _drop_output() -> None:
+    """Have the interpreter not complain at its last flush."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _one_line(error: DueqError) -> str:

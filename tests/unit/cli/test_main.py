@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,3 +177,33 @@ def test_a_store_that_cannot_be_is_a_wrong_usage(
     monkeypatch.setenv("COLUMNS", "200")
     assert run(arguments) == 2
     assert text in " ".join(capsys.readouterr().err.split())
+
+
+def in_a_shell(command: str, redirected: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "dueq.cli.main", *command.split()]
+    return subprocess.run(
+        ["sh", "-c", f"{shlex.join(words)} {redirected}"], stderr=subprocess.PIPE, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("command", ["--version", "broker --help"])
+def test_a_full_disk_is_one_line_on_standard_error_and_1(command: str) -> None:
+    ended = in_a_shell(command, ">/dev/full")
+    assert (ended.returncode, ended.stderr) == (1, "dueq: No space left on device\n")
+
+
+def test_a_file_that_cannot_be_used_is_one_line_on_standard_error_and_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / ("x" * 300)
+    assert run(["export", str(folder)]) == 1
+    assert capsys.readouterr().err == f"dueq: {folder}: File name too long\n"
+
+
+def test_closed_standard_streams_are_as_empty_ones(closed_port: int) -> None:
+    mesh = f"--endpoint tcp://127.0.0.1:{closed_port} --timeout 0.2"
+    assert in_a_shell("--help", ">&-").returncode == 0
+    for command in (f"topic delete t {mesh}", f"schedule t --in 1s {mesh}", f"browse t {mesh}"):
+        ended = in_a_shell(command, "<&- >&-")
+        assert ended.returncode == 1
+        assert ended.stderr.startswith("dueq: Disconnected: ")
