@@ -119,7 +119,7 @@ def _run(
     plot = plot or (file.with_suffix(".png") if dry else None)
     written = report or file.with_suffix(".plan.json" if dry else ".report.json")
     for target in (plot, written):
-        _check_writable(target)
+        _check_writable(target, file)
     # Spark takes seconds to start: check first whether mesh, topic and campaign exist.
     with connect(endpoint, timeout) as client:
         client.describe(spec.topic)
@@ -158,8 +158,10 @@ def _spark_installed() -> Iterator[None]:
         ) from error
 
 
-def _check_writable(file: Path | None) -> None:
-    """Check before anything is sent that the report can be written."""
+def _check_writable(file: Path | None, spec: Path) -> None:
+    """Check before anything is sent that the report can be written, and not over the specification."""
+    if file is not None and file.exists() and file.samefile(spec):
+        raise click.UsageError(f"{file} is the specification: name another file.")
     if file is not None and not os.access(file if file.exists() else file.parent, os.W_OK):
         raise click.UsageError(f"{file} cannot be written.")
 
