@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -89,7 +90,7 @@ def _said(
         "start": parse_instant(start, "--start") if start is not None else None,
         "end": parse_instant(end, "--end") if end is not None else None,
         "jitter": parse_duration(jitter, "--jitter") if jitter is not None else None,
-        "missed": int(missed) if missed is not None and missed.isdecimal() else missed,
+        "missed": int(missed) if missed is not None and re.fullmatch(r"\d{1,9}", missed) else missed,
         "overlap": overlap,
         "headers": headers,
         "rank": rank,
@@ -128,7 +129,10 @@ def create(
     with connect(endpoint, timeout) as client:
         client.create_recurrence(topic, name, payload=content or b"", **said)
         found = client.recurrence(topic, name)
-    click.echo(f"created {name}; next tick {_next_text(found)}")
+    if as_json:
+        click.echo(json.dumps(_document(found) if found is not None else None))
+    else:
+        click.echo(f"created {name}; next tick {_next_text(found)}")
 
 
 def _show_ticks(said: dict[str, Any], name: str, as_json: bool) -> None:

@@ -31,13 +31,14 @@ def parse_instant(text: str, option: str = "--at") -> int | datetime:
     Raises:
         click.BadParameter: it is neither, or a date without a zone.
     """
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?\d{1,20}", text):
         return int(text)
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is neither ISO 8601 (2030-01-31T09:00:00Z) nor Unix milliseconds.", param_hint=option
+            f"{text!r:.80} is neither ISO 8601 (2030-01-31T09:00:00Z) nor Unix milliseconds.",
+            param_hint=option,
         ) from None
     if instant.tzinfo is None:
         timed = text if len(text) > _DATE_CHARACTERS else f"{text}T00:00:00"
@@ -66,12 +67,12 @@ def parse_duration(text: str, option: str = "--in") -> timedelta:
     parts = _PART.findall(compact)
     if not parts or "".join(number + unit for number, unit in parts) != compact:
         raise click.BadParameter(
-            f"{text!r} is not a duration; they look like 250ms, 10s, 1h30m.", param_hint=option
+            f"{text!r:.80} is not a duration; they look like 250ms, 10s, 1h30m.", param_hint=option
         )
     try:
         return timedelta(milliseconds=sum(float(number) * UNIT_MS[unit] for number, unit in parts))
     except OverflowError:
-        raise click.BadParameter(f"{text!r} is too long.", param_hint=option) from None
+        raise click.BadParameter(f"{text!r:.80} is too long.", param_hint=option) from None
 
 
 def instant(_context: click.Context, option: click.Parameter, text: str | None) -> int | datetime | None:

@@ -98,6 +98,8 @@ def schedule(
         and (not payload.startswith("@") or payload.startswith("@@"))
     ):
         raise click.UsageError(f"--{'lines' if lines else 'body'} reads standard input or @FILE.")
+    if body == payload == "-":
+        raise click.UsageError("--body and the keys cannot both be the standard input: name a file, @FILE.")
     with connect(endpoint, timeout) as client, client.producer(topic) as producer:
         if body is not None:
             shared = producer.body(content_of(body))

@@ -87,12 +87,13 @@ def job_name(job_id: str) -> str:
     """Check a job's name.
 
     Raises:
-        InvalidRequest: it is no str of 1 to 1,024 bytes.
+        InvalidRequest: it is no Unicode text of 1 to 1,024 bytes.
     """
-    if (
-        not isinstance(job_id, str)
-        or not 1 <= len(job_id.encode(errors="replace")) <= limits.JOB_ID_BYTES_MAX
-    ):
+    try:
+        size = len(job_id.encode()) if isinstance(job_id, str) else 0
+    except UnicodeEncodeError:
+        size = 0
+    if not 1 <= size <= limits.JOB_ID_BYTES_MAX:
         raise InvalidRequest(f"a job id is a str of 1 to {limits.JOB_ID_BYTES_MAX} bytes, not {job_id!r:.80}")
     return job_id
 

@@ -207,3 +207,23 @@ def test_closed_standard_streams_are_as_empty_ones(closed_port: int) -> None:
         ended = in_a_shell(command, "<&- >&-")
         assert ended.returncode == 1
         assert ended.stderr.startswith("dueq: Disconnected: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["schedule", "t", "x", "--at", "9" * 5000], "Invalid value for --at"),
+        (
+            ["cron", "create", "t", "n", "--every", "1h", "--dry-run", "--missed", "9" * 5000],
+            "missed is one of",
+        ),
+        (["schedule", "t", "--body", "-", "--in", "1s"], "standard input"),
+    ],
+)
+def test_words_that_cannot_be_are_refused_in_a_few_lines(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) in (1, 2)
+    said = capsys.readouterr().err
+    assert why in said
+    assert len(said) < 1000

@@ -205,3 +205,17 @@ def test_tables_are_never_cut_in_a_pipe(
     assert not fields & {"expires", "died_at", "headers", "attempt"}
     assert run(["cron", "show", "t", name]) == 0
     assert "missed ticks made up for  last" in capsys.readouterr().out
+
+
+def test_a_recurrence_that_is_created_is_json_too(
+    dueq_mesh: Mesh, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.create_topic("t")
+    assert run(["cron", "create", "t", "n", "x", "--every", "1h", "--json"]) == 0
+    created = json.loads(capsys.readouterr().out)
+    assert (created["name"], created["every_ms"], created["payload"]) == ("n", 3_600_000, "eA==")
+
+
+def test_a_job_whose_name_is_no_text_is_refused(dueq_mesh: Mesh, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["job", "show", "t", "\udcff"]) == 1
+    assert "InvalidRequest: a job id is" in capsys.readouterr().err
