@@ -227,3 +227,16 @@ def test_words_that_cannot_be_are_refused_in_a_few_lines(
     said = capsys.readouterr().err
     assert why in said
     assert len(said) < 1000
+
+
+def test_a_campaign_writes_nothing_over_its_specification(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyspark")
+    spec = tmp_path / "spring.toml"
+    spec.write_text(
+        'name="a"\ntopic="t"\nsource={path="x",format="csv"}\npayload={body="x"}\ndue={column="d"}\n'
+    )
+    for option in ("--report", "--plot"):
+        assert run(["campaign", "plan", str(spec), option, str(spec)]) == 2
+        assert "is the specification: name another file" in " ".join(capsys.readouterr().err.split())
