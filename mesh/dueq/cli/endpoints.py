@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from typing import IO
 
 import click
-from rich.console import Console
 
 from dueq import Client, EndpointInfo
 from dueq.cli.group import SuggestingGroup
 from dueq.cli.headers import header_option
 from dueq.cli.instants import parse_duration, parse_instant
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.tables import new_table
+from dueq.cli.tables import new_table, print_table
 from dueq.client import endpoints
 from dueq.sealing import NO_KEY
 
@@ -100,7 +99,7 @@ def list_(as_json: bool, endpoint: tuple[str, ...], timeout: float) -> None:
     for info in found:
         shown.add_row(info.name, info.topic, info.url, _state(info))
     if shown.row_count:
-        Console().print(shown)
+        print_table(shown)
     else:
         click.echo("no endpoints")
 
@@ -131,7 +130,7 @@ def show(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float) ->
         ("stored", "sealed" if info.sealed else "in clear"),
     ):  # fmt: skip
         shown.add_row(field, value)
-    Console().print(shown)
+    print_table(shown)
 
 
 @endpoint.command("pause")

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.console import Console
 
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.tables import new_table
+from dueq.cli.tables import new_table, print_table
 
 FORMAT: Final = 1
 
@@ -80,4 +79,4 @@ def _print(folder: Path, manifest: dict[str, Any]) -> None:
     shown = new_table(str(folder), "topic", ">partitions", ">messages")
     for topic, partitions in manifest["topics"].items():
         shown.add_row(topic, str(len(partitions)), f"{sum(part['messages'] for part in partitions):,}")
-    Console().print(shown)
+    print_table(shown)

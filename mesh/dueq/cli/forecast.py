@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 
 import click
-from rich.console import Console
 
 from dueq import limits
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.tables import new_table
+from dueq.cli.tables import new_table, print_table
 from dueq.time_text import instant_text
 
 _BAR_WIDTH = 40
@@ -43,4 +42,4 @@ def forecast(topic: str, seconds: int, as_json: bool, endpoint: tuple[str, ...],
     top = max(count for _, count in busy)
     for instant, count in busy:
         shown.add_row(instant_text(instant), f"{count:,}", "█" * max(1, count * _BAR_WIDTH // top))
-    Console().print(shown)
+    print_table(shown)

@@ -6,11 +6,10 @@ import dataclasses
 import json
 
 import click
-from rich.console import Console
 
 from dueq.cli.group import SuggestingGroup
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.tables import new_table
+from dueq.cli.tables import new_table, print_table
 
 
 @click.group(cls=SuggestingGroup)
@@ -73,6 +72,6 @@ def list_(topic: str, as_json: bool, endpoint: tuple[str, ...], timeout: float) 
             paused = "yes" if info.paused else ""
             shown.add_row(info.name, f"{info.messages:,}", str(info.weight), *limits, paused)
     if shown.row_count:
-        Console().print(shown)
+        print_table(shown)
     else:
         click.echo(f"no groups in {topic} that have messages or settings")

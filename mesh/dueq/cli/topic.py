@@ -11,12 +11,13 @@ from math import ceil
 from typing import Any
 
 import click
+from rich.text import Text
 
 from dueq import Backoff, TopicInfo
 from dueq.cli.group import SuggestingGroup
 from dueq.cli.instants import duration, instant
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.tables import new_console, new_table, print_table
+from dueq.cli.tables import cleaned, new_console, new_table, print_table
 from dueq.cli.topic_settings import settings_options
 from dueq.client.arguments import KINDS
 from dueq.client.topics import PartitionInfo
@@ -118,10 +119,10 @@ def _counts(part: PartitionInfo) -> tuple[int | None, ...]:
     return part.scheduled, part.ready, part.leased, part.dead
 
 
-def _leader(part: PartitionInfo) -> str:
+def _leader(part: PartitionInfo) -> Text:
     if part.serving:
-        return part.leader
-    return f"{part.leader} [yellow](not yet)[/]" if part.leader else "[red]none[/]"
+        return Text(part.leader)
+    return Text(part.leader).append(" (not yet)", "yellow") if part.leader else Text("none", "red")
 
 
 @topic.command()
@@ -157,7 +158,7 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
     for setting, text in _unusual(info):
         console.print(f"{setting} {text}", highlight=False, markup=False)
     for label, text in sorted(info.labels.items()):
-        console.print(f"label {label}: {text}", highlight=False, markup=False)
+        console.print(cleaned(f"label {label}: {text}"), highlight=False, markup=False, emoji=False)
     if info.home_partitions < info.partitions:
         console.print(f"jobs are decided by the first {info.home_partitions} partitions", highlight=False)
     shown = new_table(

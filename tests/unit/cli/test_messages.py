@@ -219,3 +219,31 @@ def test_a_recurrence_that_is_created_is_json_too(
 def test_a_job_whose_name_is_no_text_is_refused(dueq_mesh: Mesh, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["job", "show", "t", "\udcff"]) == 1
     assert "InvalidRequest: a job id is" in capsys.readouterr().err
+
+
+def test_texts_of_others_are_shown_as_they_are_and_command_no_terminal(
+    dueq_mesh: Mesh, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.create_topic("t", labels={"owner": "a\x1b[2Jb"})
+    client.create_topic("f", "fair", 1)
+    client.create_recurrence("t", "[/red]:smile:", every=3600, headers={"x": "[bold]"})
+    message_id = client.producer("t").schedule(
+        b"\x1b]0;owned\x07", 2208988800000, key="[/red]\x1b[31mk\u202e"
+    )
+    client.producer("f").schedule(b"x", 2208988800000, group="[/]" + "g" * 120)
+    client.set_endpoint("e", "t", "https://[::1]/[/red]")
+    for words, shown in (
+        (["cron", "list", "t"], "[/red]:smile:"),
+        (["cron", "show", "t", "[/red]:smile:"], "x=[bold]"),
+        (["group", "list", "f"], "[/]" + "g" * 120),
+        (["endpoint", "list"], "https://[::1]/[/red]"),
+        (["endpoint", "show", "e"], "https://[::1]/[/red]"),
+        (["browse", "t", "--payloads"], "[/red] [31mk"),
+        (["get", "t", message_id, "--payload"], "[/red] [31mk"),
+        (["topic", "describe", "t"], "label owner: a [2Jb"),
+        (["status"], "f"),
+    ):
+        assert run(words) == 0
+        out = capsys.readouterr().out
+        assert shown in out
+        assert not {"\x1b", "\x07", "\u202e"} & set(out)
