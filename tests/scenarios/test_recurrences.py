@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from dueq import limits
+from dueq.core.partition import recurrences
 from dueq.core.state.recurrence import Recurrence
 from dueq.core.turn.mesh_time import MeshTime
+from dueq.recurring.terms import Terms
+from dueq.recurring.ticks import first_made_up
 from dueq_chaos.scenarios.hand import Hand
 from dueq_chaos.scenarios.stage import Stage
 from dueq_codecs.messages import Code
@@ -120,6 +124,37 @@ def test_of_missed_ticks_so_many_are_made_up_for_as_the_terms_say() -> None:
     stage.expect(len(made["five"]) <= 5, f"five at most: {made['five']}")
     stage.expect(len(made["all"]) > 5, f"all: {made['all']}")
     stage.expect(reader.pushes, "something came")
+    stage.finish()
+
+
+def test_missed_ticks_are_looked_for_little_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that looked for those of hundreds of recurrences in one turn would be taken for dead."""
+    asked: Counter[int] = Counter()  # ticks that may be looked at, by the instant up to which they are missed
+
+    def counting(terms: Terms, anchor_ms: int, tick_ms: int, until_ms: int) -> int:
+        asked[until_ms] += terms.missed
+        return first_made_up(terms, anchor_ms, tick_ms, until_ms)
+
+    monkeypatch.setattr(recurrences, "first_made_up", counting)
+    stage = Stage()
+    hand = stage.hand("user")
+    names = [f"r{number}" for number in range(12)]
+    start = stage.now_ms + 1_000
+    for name in names:
+        acted(stage, hand, name, action="create", every_ms=1_000, start_ms=start, missed=100)
+    stage.isolate(*stage.names)
+    stage.run_ms(250_000)
+    stage.calm()
+    stage.until(stage.whole, "a whole mesh")
+    stage.until(lambda: all(known(stage, name).next > stage.now_ms for name in names), "all have come up")
+    stage.expect(
+        0 < max(asked.values()) < recurrences.FIRE_ROWS_MAX + 100, f"in one turn: {max(asked.values())}"
+    )
+    stage.expect(
+        all(known(stage, name).messages >= 100 for name in names), "a hundred of each were made up for"
+    )
+    for name in names:
+        acted(stage, hand, name, action="delete")
     stage.finish()
 
 

@@ -44,7 +44,7 @@ from dueq_codecs.records import U64, Record, RecordKind
 from dueq_codecs.rules import crc_joined, homes_of_recurrence
 
 FIRE_ROWS_MAX: Final = 512
-"""Recurrences that fire in one record: some milliseconds of work."""
+"""Recurrences that fire in one record, and missed ticks to be made up for, at most: some milliseconds of work."""
 _LOOK_AGAIN_US: Final = 30_000_000
 """The heap is looked at as often: mesh time is no monotonic clock."""
 _NEVER_HELD: Final = 0, -1
@@ -245,15 +245,17 @@ class Recurrences:
     def _fire(self, now_ms: int, now: Now) -> None:
         """Move on the recurrences to look at by now, in one record for each shared body and one for all others."""
         records: dict[bytes, list[_Row]] = {}
-        size = 0
+        size = looked = 0
         for number in self._looks.take_due(now_ms, FIRE_ROWS_MAX):
             self._blocked.pop(number, None)
             recurrence = self._table.by_number.get(number)
             if recurrence is None or not recurrence.next or recurrence.name in self._under_way:
                 continue
-            if size + recurrence.weight > limits.REQUEST_BYTES_MAX:
+            if size + recurrence.weight > limits.REQUEST_BYTES_MAX or looked >= FIRE_ROWS_MAX:
                 self._looks.set(number, now_ms)
                 continue
+            if recurrence.next <= self._missed_until_ms(recurrence.next, now_ms):
+                looked += terms_of(recurrence.document).missed
             row = self._step(recurrence, now_ms)
             if row is not None:
                 records.setdefault(recurrence.body, []).append((recurrence, *row))
