@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from dueq import limits
-from dueq.errors import DueqError, InvalidRequest, PartialFailure, PayloadTooLarge, Refused
+from dueq.errors import Busy, DueqError, InvalidRequest, PartialFailure, PayloadTooLarge, Refused
 from dueq.gateway import bodies, problems
 from dueq.gateway.problems import Refusal
 from dueq.gateway.service import NO_LOAD, Load, NewMessage, Service
@@ -71,13 +72,14 @@ class Loading:
     async def summary(self, request: Request) -> dict[str, Any]:
         """Schedule all lines and return the counts, and the first failures."""
         failures: list[dict[str, Any]] = []
-        async for batch in self._batches(request):
-            await self._schedule(batch)
-            room = limits.GATEWAY_ITEMS_MAX - len(failures)
-            failed = [line for line in batch if line.problem is not None]
-            failures += [{"line": line.number, "problem": line.problem} for line in failed[:room]]
-            if self._stopped is not None:
-                break
+        async with aclosing(self._batches(request)) as batches:
+            async for batch in batches:
+                await self._schedule(batch)
+                room = limits.GATEWAY_ITEMS_MAX - len(failures)
+                failed = [line for line in batch if line.problem is not None]
+                failures += [{"line": line.number, "problem": line.problem} for line in failed[:room]]
+                if self._stopped is not None:
+                    break
         counts = {
             "lines": self._lines,
             "accepted": self._accepted,
@@ -88,11 +90,12 @@ class Loading:
 
     async def each(self, request: Request) -> AsyncGenerator[bytes, None]:
         """Schedule all lines; yield an answer for each, and the counts at the end."""
-        async for batch in self._batches(request):
-            await self._schedule(batch)
-            yield b"".join(_row(line.outcome()) for line in batch)
-            if self._stopped is not None:
-                break
+        async with aclosing(self._batches(request)) as batches:
+            async for batch in batches:
+                await self._schedule(batch)
+                yield b"".join(_row(line.outcome()) for line in batch)
+                if self._stopped is not None:
+                    break
         end: dict[str, Any] = {
             "done": self._stopped is None,
             "accepted": self._accepted,
@@ -103,10 +106,13 @@ class Loading:
     # -------------------------------------------------------------- reading
 
     async def _batches(self, request: Request) -> AsyncGenerator[list[_Line], None]:
-        """Yield lines as soon as they have come: up to 1,000 of them and about 1 MiB."""
-        rest = b""
+        """Yield lines as soon as they have come: up to 1,000 of them and about 1 MiB. They share the room of bodies."""
+        room: bodies.BodyRoom = request.app.state.room
+        rest, held = b"", 0
         try:
             async for piece in bodies.pieces(request):
+                room.take(len(piece))
+                held += len(piece)
                 *whole, rest = (rest + piece).split(b"\n")
                 if len(rest) > limits.GATEWAY_JSON_BYTES_MAX:
                     most = limits.GATEWAY_JSON_BYTES_MAX
@@ -114,11 +120,16 @@ class Loading:
                 for start in range(0, len(whole), limits.GATEWAY_ITEMS_MAX):
                     if batch := await self._parsed(whole[start : start + limits.GATEWAY_ITEMS_MAX]):
                         yield batch
+                room.give(held - len(rest))
+                held = len(rest)
+            if batch := await self._parsed([rest]):
+                yield batch
         except HTTPException as error:
             self._stopped = problems.of_status(error.status_code, error.detail)
-            return
-        if batch := await self._parsed([rest]):
-            yield batch
+        except Busy as error:
+            self._stopped = problems.of_error(error)
+        finally:
+            room.give(held)
 
     async def _parsed(self, raw: list[bytes]) -> list[_Line]:
         now_us = await self._service.now_us()

@@ -1,0 +1,66 @@
+"""NDJSON in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from dueq.gateway.bodies import BodyRoom
+from dueq.gateway.lines import Loading
+from dueq.gateway.service import NewMessage
+
+
+class Mesh:
+    """Takes messages."""
+
+    def __init__(self) -> None:
+        self.taken: list[NewMessage] = []
+
+    async def now_us(self) -> int:
+        return 0
+
+    async def schedule(self, topic: str, messages: list[NewMessage], load: object) -> list[str]:
+        self.taken += messages
+        return ["id"] * len(messages)
+
+
+def loading(mesh: Any) -> Loading:
+    return Loading(mesh, "t", lambda found, now_us, text: NewMessage(json.dumps(found).encode(), 0))
+
+
+def request(room: BodyRoom, stream: AsyncIterator[bytes]) -> Any:
+    return SimpleNamespace(
+        headers={}, stream=lambda: stream, app=SimpleNamespace(state=SimpleNamespace(room=room))
+    )
+
+
+def test_unfinished_lines_take_room_and_give_it_back() -> None:
+    room, more = BodyRoom(100), asyncio.Event()
+
+    async def sent(size: int, ends: bool) -> AsyncIterator[bytes]:
+        yield b"7\n" + b"8" * size
+        if not ends:
+            await more.wait()
+
+    async def run() -> None:
+        slow = asyncio.create_task(loading(Mesh()).summary(request(room, sent(60, False))))
+        while room.taken != 60:
+            await asyncio.sleep(0)
+        mesh = Mesh()
+        refused = await loading(mesh).summary(request(room, sent(60, True)))
+        assert (refused["problem"]["error"], refused["problem"]["retry"]) == ("Busy", True)
+        assert not mesh.taken
+        short = await loading(mesh).summary(request(room, sent(30, True)))
+        assert (short["accepted"], room.taken) == (2, 60)
+        more.set()
+        assert (await slow)["accepted"] == 2
+        assert room.taken == 0
+
+    asyncio.run(asyncio.wait_for(run(), 30))
