@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from dueq import limits
@@ -29,7 +30,8 @@ class Answers(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
-        await self.stream_response(send)
+        with suppress(ClientDisconnect):  # nobody reads the rest
+            await self.stream_response(send)
 
 
 @dataclass(slots=True)

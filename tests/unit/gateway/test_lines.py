@@ -1,4 +1,4 @@
-"""NDJSON in bounded memory."""
+"""NDJSON in bounded memory, and clients that leave amid it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
+
 from dueq.gateway.bodies import BodyRoom
-from dueq.gateway.lines import Loading
+from dueq.gateway.lines import Answers, Loading
 from dueq.gateway.service import NewMessage
 
 
@@ -64,3 +67,22 @@ def test_unfinished_lines_take_room_and_give_it_back() -> None:
         assert room.taken == 0
 
     asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_client_that_leaves_amid_its_answers_ends_them() -> None:
+    """That is no defect of the gateway, which would be logged."""
+    room, mesh, answered = BodyRoom(), Mesh(), list[Message]()
+
+    async def sent() -> AsyncIterator[bytes]:
+        yield b"7\n8"
+        raise ClientDisconnect
+
+    async def send(message: Message) -> None:
+        answered.append(message)
+
+    async def run() -> None:
+        await Answers(loading(mesh).each(request(room, sent())))({}, None, send)  # type: ignore[arg-type]
+
+    asyncio.run(run())
+    assert [each.payload for each in mesh.taken] == [b"7"]
+    assert (len(answered), room.taken) == (2, 0)

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from dueq import errors
 from dueq.errors import DueqError
@@ -99,6 +100,8 @@ class RpcRoute(APIRoute):
                 return status(Code.INVALID_ARGUMENT, problems.of_validation(error.errors())["detail"])
             except HTTPException as error:
                 return status(_CODES.get(error.status_code, Code.INTERNAL), error.detail)
+            except ClientDisconnect:
+                raise  # that is no defect
             except Exception as error:
                 log.error(
                     "cloud_tasks.request_broken",

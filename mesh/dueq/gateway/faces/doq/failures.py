@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from dueq import errors, limits
 from dueq.errors import DueqError
@@ -74,6 +75,8 @@ class DoqRoute(APIRoute):
                 return _problem(_status_of(error, statuses), str(error), [{"message": str(error)}])
             except HTTPException as error:
                 return _problem(error.status_code, error.detail, [])
+            except ClientDisconnect:
+                raise  # that is no defect
             except Exception as error:
                 log.error(
                     "doq.request_broken", method=request.method, path=request.url.path, error=repr(error)
