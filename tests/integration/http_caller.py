@@ -85,9 +85,9 @@ class Description:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    """A path with places in braces; names of groups and passes, and keys, may have slashes."""
+    """A path with places in braces; names of groups, jobs, passes and recurrences, and keys, may have slashes."""
     parts = re.split(r"\{(\w+)\}", path)
-    long = "group" in parts or "key" in parts or "/passes/" in path
+    long = bool({"group", "job", "key"} & set(parts)) or "/passes/" in path or "/recurrences/" in path
     places = ["(.+)" if long and place > 1 else "([^/]+)" for place in range(1, len(parts), 2)]
     return re.compile(
         "".join(re.escape(text) + place for text, place in zip(parts[::2], [*places, ""], strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -221,6 +221,28 @@ def test_messages_of_a_hidden_job_are_shown_once_it_is_committed(gateway: Caller
     assert gateway("POST", f"{http_topic}/messages?hidden_for=1h", {"payload": "x"})[0] == 422
     assert gateway("POST", f"{http_topic}/jobs/load/cancel")[1]["state"] == "cancelled"
     assert [each["state"] for each in gateway("GET", f"{http_topic}/jobs")[1]["jobs"]] == ["cancelled"]
+
+
+@pytest.mark.parametrize("name", ["2030/01", "2030%2F01", "a/commit/b", "a/"])
+def test_names_of_jobs_may_have_slashes(gateway: Caller, http_topic: str, name: str) -> None:
+    messages = f"{http_topic}/messages?job={name}&hidden_for=1h"
+    assert gateway("POST", messages, {"payload": "x", "delay": "1h"})[0] == 201
+    job = f"{http_topic}/jobs/{name}"
+    assert gateway("GET", job)[1]["messages"] == 1
+    assert gateway("POST", f"{job}/commit")[1]["state"] == "committed"
+    assert gateway("POST", f"{job}/cancel")[1]["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("name", ["reports/daily", "reports%2Fdaily", "a/pause/b", "a/"])
+def test_names_of_recurrences_may_have_slashes(gateway: Caller, http_topic: str, name: str) -> None:
+    found = f"{http_topic}/recurrences/{name}"
+    assert gateway("PUT", found, {"every": "1h", "payload": "x"})[0] == 201
+    assert gateway("POST", f"{found}/pause")[1]["paused"]
+    assert gateway("POST", f"{found}/resume")[1]["name"] == unquote(name)
+    assert gateway("POST", f"{found}/trigger")[0] == 201
+    assert gateway("PATCH", found, {"every": "2h"})[1]["every_seconds"] == 7200
+    assert gateway("DELETE", found)[0] == 204
+    assert gateway("GET", found)[1]["error"] == "RecurrenceNotFound"
 
 
 def test_statistics_are_there(gateway: Caller, http_topic: str) -> None:
