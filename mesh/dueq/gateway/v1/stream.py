@@ -259,8 +259,11 @@ async def socket(websocket: WebSocket, topic: str, service: TheService) -> None:
     except DueqError as error:
         await websocket.send_denial_response(problems.response(problems.of_error(error)))
         return
-    await websocket.accept()
-    await _Socket(websocket, service, flow).run()
+    try:
+        await websocket.accept()
+        await _Socket(websocket, service, flow).run()
+    finally:
+        flow.close()
 
 
 class _Socket:
@@ -289,7 +292,6 @@ class _Socket:
             reading.cancel()
             for task in self._at_work:
                 task.cancel()
-            self._flow.close()
 
     async def _send(self, document: dict[str, Any]) -> None:
         await self._websocket.send_text(_json(document).decode())
