@@ -72,10 +72,8 @@ class Guards:
             await self._app(scope, receive, _with_reason(scope, receive, send))
         elif refusal is None:
             await self._app(scope, receive, guarded)
-        elif scope["type"] == "websocket" and _DENIAL in scope.get("extensions", {}):
-            await WebSocket(scope, receive, send).send_denial_response(problems.response(refusal))
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": refusal["detail"][:100]})
+            await refuse_socket(scope, receive, send, refusal)
         else:
             await problems.response(refusal)(scope, receive, guarded)
 
@@ -97,6 +95,14 @@ class Guards:
             if name == b"origin" and not _same_origin(value.decode("latin-1"), found):
                 return _foreign("Origin", value)
         return None
+
+
+async def refuse_socket(scope: Scope, receive: Receive, send: Send, refusal: problems.Document) -> None:
+    """Refuse a WebSocket: by a problem, where the server can do that."""
+    if _DENIAL in scope.get("extensions", {}):
+        await WebSocket(scope, receive, send).send_denial_response(problems.response(refusal))
+    else:
+        await send({"type": "websocket.close", "code": 1008, "reason": refusal["detail"][:100]})
 
 
 def _with_reason(scope: Scope, receive: Receive, send: Send) -> Send:

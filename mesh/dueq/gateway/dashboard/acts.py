@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dueq.gateway import problems
 from dueq.gateway.dashboard.feed import Feed
+from dueq.gateway.guards import refuse_socket
 from dueq.gateway.logs import log
 
 _HEADER: Final = "x-dueq-act"
@@ -62,10 +63,11 @@ class ReadOnly:
             await self._app(scope, receive, send)
             return
         text = "this gateway is read-only: it changes and delivers nothing (dueq gateway --read-only)"
+        refusal = problems.of_status(403, text)
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": text})
+            await refuse_socket(scope, receive, send, refusal)
         else:
-            await problems.response(problems.of_status(403, text))(scope, receive, send)
+            await problems.response(refusal)(scope, receive, send)
 
 
 def _only_looks(scope: Scope) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from dueq.gateway.dashboard.acts import ReadOnly
+from dueq.gateway.guards import Guards
 
 
 async def _passed(scope: dict[str, Any]) -> bool:
@@ -48,3 +50,25 @@ def test_only_what_looks_gets_through(method: str, path: str, passes: bool) -> N
 
 def test_a_websocket_is_refused() -> None:
     assert asyncio.run(_passed({"type": "websocket", "path": "/v1/topics/mail/socket"})) is False
+
+
+def test_a_websocket_is_refused_with_the_reason() -> None:
+    """Not as one that there is not: whoever reads that looks for a mistake in the address."""
+    answered: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        answered.append(message)
+
+    scope = {
+        "type": "websocket", "path": "/v1/topics/mail/socket", "headers": [(b"host", b"localhost")],
+        "extensions": {"websocket.http.response": {}},
+    }  # fmt: skip
+    asyncio.run(Guards(ReadOnly(app))(scope, receive, send))
+    assert answered[0]["status"] == 403
+    assert "read-only" in json.loads(answered[1]["body"])["detail"]
