@@ -9,6 +9,7 @@ from typing import Annotated
 
 from fastapi import Depends
 from fastapi.openapi.utils import get_openapi
+from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
@@ -49,9 +50,18 @@ async def known_query(connection: HTTPConnection) -> None:
             raise Unfit(
                 f"there is no query parameter {name!r:.80} here; there are: {said}", name, said, "query"
             )
-        if len(given.getlist(name)) > 1:
-            where = f"query.{name}"
-            raise Unfit(f"{where} comes {len(given.getlist(name))} times", given.getlist(name), 1, where)
+        refuse_second(given, name)
+
+
+def refuse_second(given: QueryParams, name: str) -> None:
+    """Refuse a second value for a name of a query that takes one: only one of both could count.
+
+    Raises:
+        Unfit: there is one.
+    """
+    if len(given.getlist(name)) > 1:
+        where = f"query.{name}"
+        raise Unfit(f"{where} comes {len(given.getlist(name))} times", given.getlist(name), 1, where)
 
 
 def _known(route: BaseRoute, method: str) -> set[str] | None:

@@ -38,3 +38,22 @@ def test_a_socket_whose_client_goes_before_it_is_accepted_is_forgotten() -> None
         assert not service.flows._named
 
     asyncio.run(run())
+
+
+def test_a_socket_has_one_value_for_each_wish() -> None:
+    answered = list[Message]()
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Message) -> None:
+        answered.append(message)
+
+    scope = {
+        "type": "websocket", "path": "/", "query_string": b"credit=1&credit=1000", "headers": [],
+        "extensions": {"websocket.http.response": {}},
+    }  # fmt: skip
+    service: Any = None
+    asyncio.run(stream.socket(WebSocket(scope, receive, send), "t", service))
+    assert answered[0]["status"] == 422
+    assert b"query.credit comes 2 times" in answered[1]["body"]

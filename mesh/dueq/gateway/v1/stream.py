@@ -21,7 +21,7 @@ from dueq.client import pulls
 from dueq.client.aio.message import AsyncMessage
 from dueq.errors import DueqError
 from dueq.gateway import bodies, instants, problems
-from dueq.gateway.access import TheService
+from dueq.gateway.access import TheService, refuse_second
 from dueq.gateway.flows import Flow
 from dueq.gateway.service import Service
 from dueq.gateway.v1.leases import Leases, settle, shown
@@ -251,6 +251,8 @@ async def _hand_over(
 async def socket(websocket: WebSocket, topic: str, service: TheService) -> None:
     """Messages out, acks in. Texts of JSON both ways."""
     try:
+        for name in websocket.query_params:
+            refuse_second(websocket.query_params, name)
         asked = Wished.model_validate(dict(websocket.query_params))
         flow = await _flow(service, topic, asked)
     except ValidationError as error:
