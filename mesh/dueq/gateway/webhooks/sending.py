@@ -6,7 +6,7 @@ import asyncio
 import io
 import socket
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
@@ -21,6 +21,7 @@ from dueq import limits
 from dueq.gateway.webhooks.addresses import Addresses, AddressRefused
 from dueq.gateway.webhooks.answers import REASON_BYTES_MAX, Answer
 from dueq.gateway.webhooks.room import Room
+from dueq.gateway.webhooks.threads import Threads
 
 _KEPT_ALIVE_S: Final = 4.0
 """How long an idle connection is kept: less than most servers do, so that it rarely ends as it is used again."""
@@ -63,7 +64,7 @@ class _Lookups:
     """
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(limits.WEBHOOK_LOOKUPS_MAX, "webhook lookup")
+        self._threads = Threads(limits.WEBHOOK_LOOKUPS_MAX, "webhook lookup")
         self._room = Room(limits.WEBHOOK_LOOKUPS_MAX)
         self._turns: dict[str, _Turn] = {}
 
@@ -77,7 +78,7 @@ class _Lookups:
 
     def close(self) -> None:
         """Begin no more."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def _run(self, look: Callable[[], Any]) -> Any:
         loop, whose = asyncio.get_running_loop(), _asking.get()
@@ -101,7 +102,7 @@ class _Lookups:
                 loop.call_soon_threadsafe(over)
 
         # The caller may give up; the thread is taken until the look-up ends.
-        future = self._pool.submit(look)
+        future = self._threads.submit(look)
         future.add_done_callback(ended)
         return await asyncio.wrap_future(future)
 

@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Coroutine
 from pathlib import Path
@@ -26,6 +27,21 @@ from dueq.gateway.webhooks.sending import Sender
 from tests.receiver import Received, Receiver, Say
 
 LOOPBACK = Addresses(["127.0.0.0/8"])
+LOOKING_UP = """
+import asyncio, socket, threading
+from multidict import CIMultiDict
+from dueq.gateway.webhooks.addresses import Addresses
+from dueq.gateway.webhooks.sending import Sender
+
+async def run():
+    sender = Sender(Addresses())
+    answer = await sender.send("POST", "http://nobody.test/", CIMultiDict(), b"", 0.1)
+    await sender.close()
+    print(answer.text)
+
+socket.getaddrinfo = lambda *given, **more: threading.Event().wait()
+asyncio.run(run())
+"""
 
 
 def post(
@@ -300,6 +316,14 @@ def test_names_that_nobody_answers_for_hold_up_nothing_else(monkeypatch: pytest.
         await sender.close()
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_process_ends_while_a_name_is_looked_up() -> None:
+    """A resolver may take a minute to give up, and whoever ends a gateway may not wait as long."""
+    said = subprocess.run(
+        [sys.executable, "-c", LOOKING_UP], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert said.stdout == "no answer within 0.1 s\n"
 
 
 def test_the_dead_names_of_one_endpoint_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
