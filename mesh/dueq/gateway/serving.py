@@ -122,7 +122,11 @@ def run(
         timeout_graceful_shutdown=limits.GATEWAY_STOP_MS // 1000,
         ws_max_size=limits.GATEWAY_JSON_BYTES_MAX, ws_per_message_deflate=False,
     )  # fmt: skip
-    asyncio.run(_Server(config, url_of(listener), announce, lambda: app.state.service).serve([listener]))
+    asyncio.run(
+        _Server(config, url_of(listener), announce, lambda: getattr(app.state, "service", None)).serve(
+            [listener]
+        )
+    )
     return 0
 
 
@@ -142,7 +146,7 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         url: str,
         announce: Callable[[str], object],
-        service: Callable[[], Service],
+        service: Callable[[], Service | None],
     ) -> None:
         super().__init__(config)
         self._url, self._announce, self._service = url, announce, service
@@ -165,6 +169,8 @@ class _Server(uvicorn.Server):
         if self.should_exit:
             self.force_exit = True
             return
-        self._service().stop()
         self.should_exit = True
+        service = self._service()
+        if service is not None:  # else it ends as soon as it has begun
+            service.stop()
         log.info("gateway.stopping", url=self._url)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import resource
+import signal
 
 import pytest
 
 pytest.importorskip("fastapi")
 
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
 from dueq.errors import InvalidRequest
 from dueq.gateway.bodies import parsed
 from dueq.gateway.problems import Refusal
-from dueq.gateway.serving import allow_files, listening, url_of
+from dueq.gateway.serving import _Server, allow_files, listening, url_of
 
 
 @pytest.mark.parametrize(
@@ -47,3 +53,22 @@ def test_what_is_no_json_within_the_limits_is_refused(body: bytes) -> None:
 
 def test_brackets_in_strings_are_no_depth() -> None:
     assert parsed(b'"' + b"[" * 1000 + b'"') == "[" * 1000
+
+
+def test_it_ends_though_it_is_told_so_before_it_has_begun() -> None:
+    """A signal may come while the application starts."""
+    told = list[object]()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0)
+            await send({"type": "lifespan.startup.complete"})
+            told.append(await receive())
+            await send({"type": "lifespan.shutdown.complete"})
+
+    with listening("127.0.0.1:0") as found:
+        server = _Server(uvicorn.Config(app, lifespan="on", log_config=None), "", told.append, lambda: None)
+        asyncio.run(asyncio.wait_for(server.serve([found]), 30))
+    assert told == ["", {"type": "lifespan.shutdown"}]
