@@ -214,17 +214,19 @@ def test_a_number_names_one_message(doq: Doq, queue: str) -> None:
     assert made[0] > 1 << 60
 
 
+@pytest.mark.parametrize("key", ["order-1", "007", "9223372036854775808", "9" * 255, "\u0663"])
 def test_a_message_without_a_number_is_passed_over_and_kept(
-    doq: Doq, queue: str, http_mesh: LocalMesh
+    doq: Doq, queue: str, http_mesh: LocalMesh, key: str
 ) -> None:
+    """Nobody could settle it: numbers in paths are decimal, without zeros before them, and have 63 bits."""
     topic = f"doq.n.{queue}"
     with Client(http_mesh.endpoints) as client:
-        client.producer(topic).schedule(b"stray", 0, key="order-1")
+        client.producer(topic).schedule(b"stray", 0, key=key)
         while not client.describe(topic).ready:
             pass
         assert doq.take(queue) is None
         [dead] = client.browse(topic, state="dead")
-    assert dead.reason == "the key 'order-1' is no number of doq"
+    assert dead.reason == f"the key {key!r:.80} is no number of doq"
 
 
 @pytest.mark.parametrize(

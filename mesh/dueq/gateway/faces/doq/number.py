@@ -53,6 +53,11 @@ def of_path(text: str) -> int:
     return _checked(int(text), "path.id", text)
 
 
+def is_one(key: str) -> bool:
+    """Return whether a key is a number as clients name it: others could receive such a message, and not settle it."""
+    return _DECIMAL.match(key) is not None and key == str(int(key)) and int(key) <= NUMBER_MAX
+
+
 def _checked(value: int, where: str, text: str) -> int:
     if value > NUMBER_MAX:
         raise DoqError(

@@ -172,7 +172,7 @@ class Doq:
             if not pulled:
                 raise DoqError(Kind.MISSING, _DEQUEUE, f"Queue is empty: {name}")
             [message] = pulled
-            if message.key.isascii() and message.key.isdecimal():
+            if number.is_one(message.key):
                 break
             # Somebody has put it in by another API: nobody could settle it by a number.
             reason = f"the key {message.key!r:.80} is no number of doq"
