@@ -12,10 +12,12 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from starlette.datastructures import QueryParams
+
 from dueq.errors import VersionDiffers
 from dueq.gateway.faces.cloud_tasks.names import QueueName
 from dueq.gateway.faces.cloud_tasks.queue import LABEL, Configuration
-from dueq.gateway.faces.cloud_tasks.queues import change_queue
+from dueq.gateway.faces.cloud_tasks.queues import change_queue, listed
 from dueq.gateway.faces.cloud_tasks.status import Code, RpcError
 
 QUEUE = QueueName("p", "l", "q")
@@ -85,3 +87,18 @@ def test_who_is_overtaken_again_and_again_gives_up() -> None:
     with pytest.raises(RpcError, match="is being changed by others") as refused:
         changed(mesh, concurrent=7)
     assert refused.value.code is Code.ABORTED
+
+
+def test_a_queue_whose_label_somebody_has_broken_hides_no_other() -> None:
+    labels = {"a": "x", "b": Configuration().label(), "c": '{"rate":"abc","retry":{}}'}
+
+    async def topics() -> list[Any]:
+        return [
+            SimpleNamespace(name=QueueName("p", "l", name).topic, labels={LABEL: text}, paused=False)
+            for name, text in labels.items()
+        ]
+
+    service: Any = SimpleNamespace(client=SimpleNamespace(topics=topics))
+    request: Any = SimpleNamespace(query_params=QueryParams(""))
+    answer = asyncio.run(listed("p", "l", service, request))
+    assert [each["name"] for each in answer["queues"]] == [str(QueueName("p", "l", "b"))]

@@ -32,6 +32,46 @@ def test_a_label_of_somebody_else_is_no_queue(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "changed",
+    [
+        {"rate": "abc"},
+        {"rate": float("inf")},
+        {"concurrent": 0.5},
+        {"concurrent": True},
+        {"purged_ms": 10**30},
+        {"retry": {"attempts": "x"}},
+        {"retry": {"least_ms": -1}},
+        {"retry": {"most_ms": 10**12}},
+        {"retry": {"doublings": -1}},
+        {"sampling": "all"},
+    ],
+)
+def test_a_queue_of_tasks_has_numbers_that_can_be(changed: dict[str, Any]) -> None:
+    sound = json.loads(Configuration().label())
+    assert Configuration.of(topic(LABEL, json.dumps(sound))) == Configuration()
+    text = json.dumps({**sound, **changed, "retry": {**sound["retry"], **changed.get("retry", {})}})
+    with pytest.raises(RpcError, match="does not say what a queue is set to"):
+        Configuration.of(topic(LABEL, text))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": 7},
+        {"type": 5},
+        {"type": "slow"},
+        {"strategy": 7},
+        {"max_unacked": "x"},
+        {"ack_timeout_s": -1},
+    ],
+)
+def test_a_queue_of_doq_has_settings_that_can_be(changed: dict[str, Any]) -> None:
+    sound = json.loads(doq.Queue("mail", "fair", "round_robin").label())
+    assert doq.Queue.of(topic(doq.LABEL, json.dumps(sound))) is not None
+    assert doq.Queue.of(topic(doq.LABEL, json.dumps({**sound, **changed}))) is None
+
+
+@pytest.mark.parametrize(
     "text",
     [
         *FOREIGN,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from dueq import TopicInfo
+from dueq import TopicInfo, limits
 from dueq.gateway import instants
 from dueq.gateway.faces.cloud_tasks import wire
 from dueq.gateway.faces.cloud_tasks.names import QueueName
@@ -120,7 +120,7 @@ class Configuration:
         """Return what a topic that is a queue is set to."""
         try:
             found: Mapping[str, Any] = decode_document(info.labels[LABEL])
-            return cls(**{**found, "retry": Retry(**found["retry"])})
+            return _sound(cls(**{**found, "retry": Retry(**found["retry"])}))
         except (KeyError, TypeError, ValueError):
             raise RpcError(
                 Code.FAILED_PRECONDITION,
@@ -207,6 +207,30 @@ def document(name: QueueName, info: TopicInfo, shape: Shape) -> dict[str, Any]:
     if found.sampling is not None:
         shown["stackdriverLoggingConfig"] = {"samplingRatio": found.sampling}
     return shown
+
+
+def _sound(found: Configuration) -> Configuration:
+    """Return it unless somebody else has written a label that only looks like one.
+
+    Raises:
+        ValueError: a number is none, or outside its limits.
+    """
+    retry = found.retry
+    bounds = (
+        (found.concurrent, 1, CONCURRENT_MAX),
+        (found.purged_ms, 0, limits.DUE_MS_MAX),
+        (retry.attempts, -1, ATTEMPTS_MAX),
+        (retry.duration_ms, 0, 366 * DAY_MS),
+        (retry.least_ms, 0, DAY_MS),
+        (retry.most_ms, 0, DAY_MS),
+        (retry.doublings, 0, 1000),
+    )
+    numbers = ((found.rate, RATE_MIN, RATE_MAX), (found.sampling or 0.0, 0.0, 1.0))
+    if not all(type(value) is int and low <= value <= high for value, low, high in bounds) or not all(
+        type(value) in (int, float) and low <= value <= high for value, low, high in numbers
+    ):
+        raise ValueError("a number is none, or outside its limits")
+    return found
 
 
 # ---------------------------------------------------------------- fields

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, Final
@@ -47,10 +48,13 @@ async def listed(project: str, location: str, service: TheService, request: Requ
     if request.query_params.get("filter"):
         raise RpcError(Code.UNIMPLEMENTED, "filter is not implemented: leave it out")
     size, after = wire.page_of(request, _PAGE_MAX)
-    found = sorted([(name, info) async for name, info in queues(service) if name[:2] == place])
-    found = [(name, info) for name, info in found if name.queue > after]
-    shape = Shape(request)
-    answer: Document = {"queues": [queue.document(name, info, shape) for name, info in found[:size]]}
+    shape, found = Shape(request), []
+    for name, info in sorted([each async for each in queues(service) if each[0][:2] == place]):
+        with contextlib.suppress(
+            RpcError
+        ):  # somebody has written its label: no other queue is hidden by that
+            found += [(name, queue.document(name, info, shape))] if name.queue > after else []
+    answer: Document = {"queues": [shown for _, shown in found[:size]]}
     if len(found) > size:
         answer["nextPageToken"] = found[size - 1][0].queue
     return answer

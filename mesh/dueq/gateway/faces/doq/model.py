@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, model_validator
 
 from dueq.gateway.asked import Known
-from dueq.gateway.faces.doq.queue import Type
+from dueq.gateway.faces.doq.queue import UNACKED_MAX, Type
 
 Name = Annotated[StrictStr, Field(max_length=1024)]
 Priority = Annotated[StrictInt, Field(ge=0, lt=1 << 63)]
@@ -39,7 +39,7 @@ class Settings(Asked):
     """Settings of a queue."""
 
     strategy: Annotated[StrictStr, BeforeValidator(_word), Field(pattern="^(round_robin|weighted|)$")] = ""
-    max_unacked: Annotated[StrictInt, Field(ge=0, le=1_000_000)] | None = None
+    max_unacked: Annotated[StrictInt, Field(ge=0, le=UNACKED_MAX)] | None = None
     ack_timeout: Annotated[StrictInt, Field(ge=60, le=12 * 3600)] | None = None
 
     def echo(self) -> dict[str, Any]:

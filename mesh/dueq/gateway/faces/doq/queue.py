@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, get_args
 
 from dueq import TopicInfo
 from dueq_codecs.documents import decode_document
@@ -20,6 +20,8 @@ ACK_TIMEOUT_S: Final = 1800
 """How long a message is in flight unless the queue says otherwise."""
 PLAIN_MAX: Final = 65_535
 """In a delayed queue: priorities below are ranks of messages due now, others are instants, Unix s."""
+UNACKED_MAX: Final = 1_000_000
+"""Most messages of a group in flight that a queue may be set to."""
 DEFAULT_GROUP: Final = "default"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,200}\Z")
 
@@ -49,9 +51,17 @@ class Queue:
     def of(cls, info: TopicInfo) -> Self | None:
         """Return the queue that a topic is; None: it is none."""
         try:
-            return cls(**decode_document(info.labels[LABEL]))
+            found = cls(**decode_document(info.labels[LABEL]))
         except (KeyError, TypeError, ValueError):
             return None
+        numbers = (found.max_unacked, found.ack_timeout_s)
+        sound = (
+            isinstance(found.name, str)
+            and found.type in get_args(Type)
+            and found.strategy in get_args(Strategy)
+            and all(type(each) is int and 0 <= each <= UNACKED_MAX for each in numbers)
+        )
+        return found if sound else None
 
     def label(self) -> str:
         """Return it as the topic's label."""
