@@ -133,6 +133,18 @@ def test_a_message_lives_as_it_is_told(rpc: Rpc, name: str) -> None:
         ("CreateQueue", {"name": "x", "type": "lifo"}, "INVALID_ARGUMENT", "failed to create a queue"),
         (
             "CreateQueue",
+            {"name": "x", "type": "fair", "settings": {"strategy": -1}},
+            "INVALID_ARGUMENT",
+            "failed to create a queue",
+        ),
+        (
+            "CreateQueue",
+            {"name": "x", "type": "fair", "settings": {"max_unacked": 1_000_001}},
+            "INVALID_ARGUMENT",
+            "failed to create a queue",
+        ),
+        (
+            "CreateQueue",
             {"name": "x", "type": "fair", "settings": {"ack_timeout": 9}},
             "INVALID_ARGUMENT",
             "",

@@ -13,7 +13,7 @@ from dueq.errors import DueqError
 from dueq.gateway.faces.doq import protobuf
 from dueq.gateway.faces.doq.failures import DoqError, Kind, Statuses
 from dueq.gateway.faces.doq.number import NUMBER_MAX
-from dueq.gateway.faces.doq.queue import DEFAULT_GROUP, Queue
+from dueq.gateway.faces.doq.queue import DEFAULT_GROUP, UNACKED_MAX, Queue
 from dueq.gateway.faces.doq.verbs import Doq, Info, Message
 from dueq.gateway.logs import log
 
@@ -160,8 +160,10 @@ class RpcServer:
 
     def _settings(self, given: Any) -> tuple[Literal["round_robin", "weighted", ""], int]:
         """Return a strategy and a time-out in seconds; 0: as usual."""
-        if given.strategy >= len(protobuf.STRATEGIES):
+        if not 0 <= given.strategy < len(protobuf.STRATEGIES):
             raise _invalid(f"a strategy is 0 to {len(protobuf.STRATEGIES) - 1}, not {given.strategy}")
+        if given.max_unacked > UNACKED_MAX:
+            raise _invalid(f"max_unacked is at most {UNACKED_MAX}, not {given.max_unacked}")
         low, high = _TIMEOUTS_S
         if given.ack_timeout and not low <= given.ack_timeout <= high:
             raise _invalid(f"ack_timeout is {low} to {high} seconds, not {given.ack_timeout}")
