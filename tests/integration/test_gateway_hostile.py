@@ -195,6 +195,20 @@ def test_a_head_that_is_none_is_refused(gateway: Caller, http_topic: str, head: 
     assert (found, problem["status"]) == (status, status)
 
 
+@pytest.mark.parametrize(
+    ("head", "body", "status"),
+    [("", b"lost", 411), ("transfer-encoding: chunked\r\n", b"1\r\nx\r\n0\r\n\r\n", 400)],
+)
+def test_a_body_of_http_1_0_has_a_length(
+    gateway: Caller, http_topic: str, head: str, body: bytes, status: int
+) -> None:
+    """Without it nobody knows where it ends, and an empty payload was scheduled in its place."""
+    request = f"POST {http_topic}/messages HTTP/1.0\r\nhost: localhost\r\n{head}\r\n".encode()
+    found, problem = raw(gateway, request + body)
+    assert (found, problem["status"]) == (status, status)
+    assert gateway("GET", f"{http_topic}/messages")[1]["messages"] == []
+
+
 @pytest.mark.parametrize("chunks", [b"zz\r\n", b"5\r\nab", b"-1\r\n", b"ffffffffffffffffffffff\r\n"])
 def test_a_broken_chunk_changes_nothing(gateway: Caller, http_topic: str, chunks: bytes) -> None:
     head = f"POST {http_topic}/messages HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"

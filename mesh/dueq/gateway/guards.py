@@ -79,9 +79,18 @@ class Guards:
 
     def _refusal(self, scope: Scope) -> problems.Document | None:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
-        if {b"transfer-encoding", b"content-length"} <= {name for name, _ in headers}:
+        framing = {name for name, _ in headers} & {b"transfer-encoding", b"content-length"}
+        if len(framing) > 1:
             # One server may take for the end of the body what another takes for the next request.
             return problems.of_status(400, "a request has transfer-encoding or content-length, not both")
+        if scope.get("http_version") == "1.0" and b"transfer-encoding" in framing:  # RFC 9112, 6.1
+            return problems.of_status(400, "a request of HTTP/1.0 has no transfer-encoding")
+        if (
+            scope.get("http_version") == "1.0" and scope.get("method") == "POST" and not framing
+        ):  # RFC 1945, 8.3
+            return problems.of_status(
+                411, "a POST of HTTP/1.0 has a content-length: else its body has no end"
+            )
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         host = hosts[0] if len(hosts) == 1 else ""
         found = _HOST.fullmatch(host)

@@ -57,6 +57,7 @@ _HTTP: Final = {
     404: "NotFound",
     405: "MethodNotAllowed",
     408: "TooSlow",
+    411: "LengthMissing",
     413: "PayloadTooLarge",
     414: "AddressTooLong",
     415: "UnsupportedMediaType",
