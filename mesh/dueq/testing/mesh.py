@@ -22,6 +22,8 @@ from dueq.testing.tasks import Tasks
 from dueq.testing.threads import Threads
 from dueq.testing.world import World
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _DAYS_MAX: Final = 3660
 _START_S: Final = 60
 """The most that a run may need to attach, by the mesh's clock."""
@@ -68,8 +70,10 @@ class _Clocked:
     def __init__(self, start: datetime | None) -> None:
         if start is not None and start.tzinfo is None:
             raise InvalidRequest(f"start: {start!r} has no time zone; give it one, such as timezone.utc")
-        seconds = int(time.time() if start is None else start.timestamp())
-        self._world = World(seconds * 1_000_000)
+        begin_ms = int(time.time()) * 1000 if start is None else (start - _EPOCH) // _MILLISECOND
+        if begin_ms < 0:
+            raise InvalidRequest(f"start: {start!r} is before 1970, where the clocks of a mesh begin")
+        self._world = World(begin_ms * 1000)
         self._threads = Threads(lambda: self._world.now().mono_us)
         self._tasks = Tasks(self._world)
         self._handlers: Threads | Tasks = self._threads

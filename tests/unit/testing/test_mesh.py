@@ -121,6 +121,22 @@ def test_the_clock_goes_neither_back_nor_too_far(dueq_mesh: Mesh, seconds: float
         dueq_mesh.advance(seconds)
 
 
+def test_the_clock_begins_at_the_millisecond() -> None:
+    start = START + timedelta(milliseconds=1999)
+    with mesh(start) as found:
+        assert found.now == start
+        client = found.client()
+        client.create_topic("t")
+        due = start + timedelta(milliseconds=500)
+        client.producer("t").schedule(b"x", due)
+        assert found.advance_to_next() == due.timestamp() * 1000
+
+
+def test_the_clock_begins_after_1970() -> None:
+    with pytest.raises(InvalidRequest, match="before 1970"):
+        Mesh(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC))
+
+
 def test_instants_need_a_zone(dueq_mesh: Mesh) -> None:
     with pytest.raises(InvalidRequest, match="no time zone"):
         dueq_mesh.run_until(datetime(2027, 1, 1))
