@@ -52,6 +52,7 @@ class Mirror:
         _unreadable: why a node cannot be read, by path, as last listed; told once in the log.
         _listing_again: lists that are to be read again because ZooKeeper refused to show a node.
         tombstones: their names, as last listed.
+        _contradicting: uids that have a tombstone although their topic is there, as last listed.
         _unfollowed: uids of topics that were read, and whose nodes have to be followed once the list is whole.
     """
 
@@ -83,6 +84,7 @@ class Mirror:
         self._unreadable: dict[str, dict[str, str]] = {}
         self._listing_again: set[str] = set()
         self.tombstones: frozenset[str] = frozenset()
+        self._contradicting: frozenset[int] = frozenset()
 
     def refresh(self) -> None:
         """Read everything and set every watch: the connection is new."""
@@ -238,12 +240,15 @@ class Mirror:
     def _topics_listed(self, tombstones: frozenset[int], error: Exception | None) -> None:
         if self._failed(error, self._read_topics, _TOPICS):
             return
-        living = {
-            topic.name: topic
-            for topic in self._topics.values()
-            if not tombstones or tombstones.isdisjoint(part.uid for part in topic.partitions)
-        }
-        self._deliver(TopicsSeen(living, tombstones))
+        # A topic that was deleted between the two reads is read again in a moment. Until it is gone, its tombstone
+        # permits nothing: a person may have made one of the wrong partitions.
+        if tombstones:
+            living = frozenset(part.uid for topic in self._topics.values() for part in topic.partitions)
+            contradicting, tombstones = tombstones & living, tombstones - living
+            if contradicting and contradicting == self._contradicting:
+                _log.error("tombstone.of_living_partitions", uids=sorted(contradicting))
+            self._contradicting = contradicting
+        self._deliver(TopicsSeen({topic.name: topic for topic in self._topics.values()}, tombstones))
         unfollowed, self._unfollowed = self._unfollowed - self._followed - tombstones, set()
         for uid in sorted(unfollowed):
             self._followed.add(uid)

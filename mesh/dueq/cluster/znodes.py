@@ -37,6 +37,7 @@ _EPOCH_MAX: Final = (1 << 32) - 2
 """Uploads are numbered by epoch and a counter in 8 bytes; the next leader adds one."""
 _INCARNATION_MAX: Final = (1 << 64) - 1
 _LEVEL_MAX: Final = (1 << 16) - 1
+_TOMBSTONE_UIDS_MAX: Final = 1 << 16
 _REPLICAS_MAX: Final = (1 << 32) - 1
 
 
@@ -373,12 +374,17 @@ def tombstone_uids(name: str) -> range:
     """Return the uids that a tombstone names.
 
     Raises:
-        CoordinatorUnreadable: the name is not `FIRST-LAST`.
+        CoordinatorUnreadable: the name is not `FIRST-LAST`, or no topic has so many partitions.
     """
     first, dash, last = name.partition("-")
     if not dash:
         raise _damaged("tombstone", name)
-    return range(decode_uid(first), decode_uid(last) + 1)
+    uids = range(decode_uid(first), decode_uid(last) + 1)
+    if not 1 <= len(uids) <= _TOMBSTONE_UIDS_MAX:
+        raise CoordinatorUnreadable(
+            f"tombstone {name} names {len(uids)} partitions, not 1 to {_TOMBSTONE_UIDS_MAX}"
+        )
+    return uids
 
 
 def decode_uid(text: bytes | str) -> int:

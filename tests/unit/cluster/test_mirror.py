@@ -25,6 +25,7 @@ from dueq.core.ports.membership import (
     Topic,
     TopicsSeen,
 )
+from dueq.limits import UID_MAX
 
 LAYOUT = Layout("/dueq")
 STAT = ZnodeStat(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -264,3 +265,39 @@ def test_a_lowered_feature_level_is_seen_though_its_broker_came_and_went_unseen(
     following.server.leave("b1")
     following.run()
     assert following.seen().levels == {"b1": 2}
+
+
+def test_a_tombstone_of_a_topic_that_is_there_permits_nothing() -> None:
+    """Somebody makes one by hand, and is wrong by one digit: the data of living topics would be deleted everywhere."""
+    following = Following()
+    following.server.make("a", 1)
+    following.server.make("b", 2)
+    following.server.nodes[LAYOUT.tombstone("2-4")] = b""
+    following.server.fire(LAYOUT.tombstones)
+    following.run()
+    for _ in range(2):
+        following.pass_time()
+    seen = [event for event in following.events if isinstance(event, TopicsSeen)][-1]
+    assert (seen.topics.keys(), seen.tombstones) == ({"a", "b"}, frozenset({3, 4}))
+    del following.server.nodes[LAYOUT.topic("b")]
+    following.server.fire(LAYOUT.topic("b"))
+    following.run()
+    following.pass_time()
+    seen = [event for event in following.events if isinstance(event, TopicsSeen)][-1]
+    assert (seen.topics.keys(), seen.tombstones) == ({"a"}, frozenset({2, 3, 4}))
+
+
+def test_a_tombstone_of_millions_is_told_and_left() -> None:
+    """A typing error. Each broker counted all of its partitions one by one, and ran out of memory."""
+    following = Following()
+    following.server.make("a", 1)
+    following.server.nodes[LAYOUT.tombstone(f"2-{UID_MAX}")] = b""
+    following.server.nodes[LAYOUT.tombstone("5-4")] = b""
+    following.server.nodes[LAYOUT.tombstone("7-7")] = b""
+    following.server.fire(LAYOUT.tombstones)
+    with structlog.testing.capture_logs() as logs:
+        following.run()
+        following.pass_time()
+    seen = [event for event in following.events if isinstance(event, TopicsSeen)][-1]
+    assert (seen.topics.keys(), seen.tombstones) == ({"a"}, frozenset({7}))
+    assert {log["path"] for log in logs} == {LAYOUT.tombstone(f"2-{UID_MAX}"), LAYOUT.tombstone("5-4")}
