@@ -450,7 +450,14 @@ class BrokerCore:
             for index, assignment in enumerate(topic.partitions):
                 named.update(assignment.replicas)
                 held = self._partitions.get(assignment.uid)
-                if held is not None:
+                if held is not None and held.topic.name != topic.name:
+                    self._ctx.log(
+                        "error",
+                        "partition.of_two_topics",
+                        uid=assignment.uid,
+                        topics=[held.topic.name, topic.name],
+                    )
+                elif held is not None:
                     held.topic_changed(topic, now)
                 elif (
                     self._settings.broker_id in assignment.replicas
@@ -468,7 +475,10 @@ class BrokerCore:
 
     def _open(self, topic: Topic, index: int, now: Now) -> None:
         uid = topic.partitions[index].uid
-        if (found := self._recovered.get(uid)) is not None and found.unreadable:
+        found = self._recovered.get(uid)
+        if found is not None and found.topic not in ("", topic.name):
+            return  # an orphan: the coordinator, set back to an older state, has given out the number again
+        if found is not None and found.unreadable:
             if uid not in self._ctx.unopened:
                 self._ctx.log("error", "partition.stopped", uid=uid, reason=found.unreadable)
             self._ctx.unopened[uid] = found.unreadable

@@ -3,7 +3,8 @@
 Only a tombstone permits deleting a replica. It stays until every broker that had a replica has confirmed that it
 holds nothing any more. So a broker that was away for a month still finds it. A replica with neither a topic nor a
 tombstone is an *orphan*. Its disk was thought to be lost and came back, or the coordinator was restored from an older
-backup. It is kept aside: not opened, not served, not deleted, but shown, until a person decides.
+backup. It is kept aside: not opened, not served, not deleted, but shown, until a person decides. So is one whose number
+is now that of another topic's partition.
 """
 
 from __future__ import annotations
@@ -42,8 +43,12 @@ class Deletions:
         """Replicas on the disk that no topic has opened."""
         if not unopened and not self.orphans:
             return
-        assigned = {part.uid for topic in topics.values() for part in topic.partitions}
-        orphans = {uid: replica.topic for uid, replica in unopened.items() if uid not in assigned}
+        assigned = {part.uid: name for name, topic in topics.items() for part in topic.partitions}
+        orphans = {
+            uid: replica.topic
+            for uid, replica in unopened.items()
+            if uid not in assigned or replica.topic not in ("", assigned[uid])
+        }
         for uid in orphans.keys() - self.orphans.keys():
             self._ctx.log("error", "replica.orphaned", uid=uid, topic=orphans[uid])
         self.orphans = orphans

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from dueq.core.broker import BrokerCore
-from dueq.core.ports.effects import Coordinate, Effect, SendClient
+from dueq.core.ports.effects import Coordinate, Effect, Log, SendClient
+from dueq.core.ports.entry import NO_ENTRIES
 from dueq.core.ports.events import ClientFrameReceived, Route
 from dueq.core.ports.membership import (
     CoordinatorChanged,
@@ -19,6 +20,7 @@ from dueq.core.ports.membership import (
     TopicOrderDone,
     TopicsSeen,
 )
+from dueq.core.ports.persistence import RecoveredPartition
 from dueq.core.turn.settings import CoreSettings
 from dueq.instant import Now
 from dueq_codecs.messages import Code, DeleteTopicRequest, Reply
@@ -73,3 +75,31 @@ def test_a_topic_that_is_heard_of_with_its_tombstone_is_not_opened() -> None:
     topic = Topic("t", "0" * 32, "timeline", (PartitionAssignment(4, ("b1",)),), 1, 1)
     core.step([TopicsSeen({"t": topic}, frozenset({4}))], NOW)
     assert core.partition(4) is None
+
+
+@pytest.mark.parametrize(("name", "opened"), [("t", True), ("", True), ("other", False)])
+def test_what_the_disk_has_of_another_topic_is_not_opened_as_this_ones(name: str, opened: bool) -> None:
+    """A coordinator that was set back gives out numbers again: a topic had the messages of another one."""
+    on_disk = RecoveredPartition(4, name, 1, 0, 9, 10, 9, [(1, 9)], [], 0, NO_ENTRIES, {}, b"", [])
+    core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [on_disk], NOW)
+    core.step([CoordinatorChanged(CoordinatorState.CONNECTED), RegistrationsSeen({})], NOW)
+    topic = Topic("t", "0" * 32, "timeline", (PartitionAssignment(4, ("b1",)),), 1, 1)
+    effects = core.step([TopicsSeen({"t": topic}, frozenset())], NOW)
+    assert (core.partition(4) is not None) == opened
+    logs = [
+        effect.fields for effect in effects if isinstance(effect, Log) and effect.event == "replica.orphaned"
+    ]
+    assert logs == ([] if opened else [{"uid": 4, "topic": "other"}])
+
+
+def test_a_partition_that_two_topics_name_stays_with_the_first() -> None:
+    """Somebody has copied a node by hand."""
+    core = broker()
+    parts = (PartitionAssignment(4, ("b1",)),)
+    first, second = (Topic(name, "0" * 32, "timeline", parts, 1, 1) for name in ("t", "u"))
+    core.step([TopicsSeen({"t": first}, frozenset())], NOW)
+    effects = core.step([TopicsSeen({"t": first, "u": second}, frozenset())], NOW)
+    partition = core.partition(4)
+    assert partition is not None
+    assert partition.topic.name == "t"
+    assert [e.event for e in effects if isinstance(e, Log)] == ["partition.of_two_topics"]
