@@ -210,10 +210,12 @@ class ZooKeeperCoordinator:
 
     def _run(self) -> None:
         while not self._ending:
+            wait_s = self._until_next_timer_s()
             try:
-                call = self._inbox.get(timeout=self._until_next_timer_s())
+                # What is due goes first: with always something in the inbox it would wait for ever.
+                call = self._run_timers if wait_s == 0 else self._inbox.get(timeout=wait_s)
             except queue.Empty:
-                call = self._run_timers
+                continue
             try:
                 call()
             except Exception:

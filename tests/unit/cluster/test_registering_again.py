@@ -116,3 +116,22 @@ def test_a_broker_does_not_register_in_another_cluster(cluster: bytes | None, wh
 
 def test_a_broker_registers_again_in_its_own_cluster() -> None:
     checked(encode_cluster("mine", 3))
+
+
+def test_what_is_due_does_not_wait_until_nothing_else_happens() -> None:
+    """Thousands of nodes change, say, while a registration is to be tried again."""
+    coordinator = ZooKeeperCoordinator("127.0.0.1:1")
+    calls = 0
+
+    def busy() -> None:
+        nonlocal calls
+        calls += 1
+        if calls < 100_000:
+            coordinator._inbox.put(busy)
+        else:
+            coordinator._end()
+
+    coordinator._inbox.put(busy)
+    coordinator._later(0.0, coordinator._end)
+    coordinator._run()
+    assert calls < 100_000
