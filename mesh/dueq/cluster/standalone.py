@@ -293,7 +293,7 @@ def _read(path: Path) -> _Facts:
             tombstones={int(uid) for uid in fields["tombstones"]},
             ended=tuple(str(creation_id) for creation_id in fields.get("ended", ())),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise CoordinatorUnreadable(
             f"{path} is damaged ({error!r}): restore it, or set it aside by hand"
         ) from error

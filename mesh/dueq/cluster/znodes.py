@@ -6,7 +6,7 @@ Every value carries a format number: an unknown one is refused, never guessed at
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ FEATURE_LEVEL: Final = 1
 GROWN_LEVEL: Final = 2
 """The nodes of a cluster in which a topic has got more partitions: an older build would take its uids for one range,
 and bury the partitions of others with it. So it may not register any more."""
-_MISFITS: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+_MISFITS: Final = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
 """What reading fields of other types than the expected ones can raise: JSON has Infinity, too."""
 _EPOCH_MAX: Final = (1 << 32) - 2
 """Uploads are numbered by epoch and a counter in 8 bytes; the next leader adds one."""
@@ -110,8 +110,8 @@ def topic_of(fields: Mapping[str, Any]) -> Topic:
             creation_id=str(fields["creation_id"]),
             kind=str(fields["kind"]),
             partitions=tuple(
-                PartitionAssignment(_whole(uid, UID_MAX, least=1), tuple(str(r) for r in replicas))
-                for uid, replicas in _some(fields["partitions"])
+                PartitionAssignment(_whole(uid, UID_MAX, least=1), tuple(map(str, _distinct(replicas, str))))
+                for uid, replicas in _distinct(_some(fields["partitions"]), lambda part: int(part[0]))
             ),
             replicas=_whole(fields["replicas"], _REPLICAS_MAX),
             min_isr=_whole(fields["min_isr"], _REPLICAS_MAX),
@@ -167,7 +167,10 @@ def node_of(fields: Mapping[str, Any]) -> PartitionNode:
             leader=str(fields["leader"]),
             incarnation=_whole(fields["incarnation"], _INCARNATION_MAX),
             epoch=_whole(fields["epoch"], _EPOCH_MAX),
-            isr=tuple(Member(str(broker_id), str(store_id)) for broker_id, store_id in fields["isr"]),
+            isr=tuple(
+                Member(str(broker_id), str(store_id))
+                for broker_id, store_id in _distinct(fields["isr"], tuple)
+            ),
         )
     except _MISFITS as error:
         raise _damaged("partition node", fields) from error
@@ -435,6 +438,13 @@ def _some(values: Any) -> Any:
     """Return values of which there is at least one, or raise ValueError."""
     if not values:
         raise ValueError("there is none")
+    return values
+
+
+def _distinct(values: Any, name_of: Callable[[Any], Any]) -> Any:
+    """Return values of which none is named twice, or raise ValueError: a replica would count as two copies."""
+    if len({name_of(value) for value in values}) < len(values):
+        raise ValueError("one is named twice")
     return values
 
 

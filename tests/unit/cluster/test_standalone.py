@@ -87,7 +87,10 @@ def test_a_write_that_fails_leaves_the_outcome_unknown(
     standalone.coordinator.stop()
 
 
-@pytest.mark.parametrize("value", ["", "{}", "[]", '{"format": 1}', '{"format": 9}'])
+INFINITE = '{"format": 1, "topics": [], "cluster_id": "", "feature_level": Infinity}'
+
+
+@pytest.mark.parametrize("value", ["", "{}", "[]", '{"format": 1}', '{"format": 9}', INFINITE, "[" * 100_000])
 def test_a_strange_file_is_refused_and_left_as_it_is(tmp_path: Path, value: str) -> None:
     path = tmp_path / "coordinator.json"
     path.write_text(value)

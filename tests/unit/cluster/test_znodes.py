@@ -237,3 +237,17 @@ def test_the_counter_may_be_used_up() -> None:
 def test_a_strange_tombstone_is_refused(name: str) -> None:
     with pytest.raises(CoordinatorUnreadable):
         tombstone_uids(name)
+
+
+def test_a_replica_is_not_named_twice() -> None:
+    """It would count as two copies: a leader alone would hold a majority."""
+    twice = replace(NODE, isr=NODE.isr[:1] * 2)
+    with pytest.raises(CoordinatorUnreadable):
+        decode_node(encode_node(twice))
+    for parts in ((PartitionAssignment(4, ("b1", "b1")),), TOPIC.partitions[:1] * 2):
+        with pytest.raises(CoordinatorUnreadable):
+            decode_topic(encode_topic(replace(TOPIC, partitions=parts)))
+    with pytest.raises(CoordinatorUnreadable):
+        decode_topic(encode_topic(TOPIC).replace(b'[4,["b1","b2"]]', b"[]"))
+    replaced = replace(NODE, isr=(Member("b1", "s1"), Member("b1", "s2")))
+    assert decode_node(encode_node(replaced)) == replaced
