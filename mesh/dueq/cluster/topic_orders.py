@@ -69,6 +69,7 @@ class TopicOrder:
         deleting: the creation id of the topic that a delete has tried to end, "" before.
         tombstone: one of those that it has tried to leave.
         running: an attempt is under way.
+        trouble: what ZooKeeper said at the last attempt, if that was a refusal.
         withdrawn: it was answered; there is only something left to clear.
         unnamed: uids whose nodes it may have made, and which no topic names unless its last transaction took effect.
         last: the first uid among those whose nodes that transaction makes; 0: it makes all.
@@ -79,6 +80,7 @@ class TopicOrder:
     deleting: str = ""
     tombstone: str = ""
     running: bool = False
+    trouble: str = ""
     withdrawn: bool = False
     unnamed: tuple[int, ...] = ()
     last: int = 0

@@ -394,7 +394,9 @@ class ZooKeeperCoordinator:
         token = pending.order.token
         if isinstance(error, KazooException | NotSent) and (pending.unnamed or not pending.withdrawn):
             # Perhaps it happened. The next attempt finds out: after the reconnect, or in a moment.
+            pending.trouble = ""
             if not isinstance(error, CONNECTION_ERRORS):
+                pending.trouble = f"; it says {error!r}"
                 self._later(_TOPIC_ORDER_AGAIN_S, partial(self._attempt, pending))
             return
         self._topic_orders.pop(token)
@@ -407,5 +409,7 @@ class ZooKeeperCoordinator:
             pending.withdrawn = True
             if not pending.running and not pending.unnamed:
                 del self._topic_orders[order.token]
-            text = f"ZooKeeper did not confirm topic {order.name!r} within {_TOPIC_ORDER_S:g} s; it may still happen"
-            self._emit(TopicOrderDone(order.token, "unavailable", text))
+            text = (
+                f"ZooKeeper did not confirm topic {order.name!r} within {_TOPIC_ORDER_S:g} s{pending.trouble}"
+            )
+            self._emit(TopicOrderDone(order.token, "unavailable", f"{text}; it may still happen"))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kazoo.exceptions import ConnectionLoss
+from kazoo.exceptions import ConnectionLoss, NoAuthError
 
 from dueq.cluster.requests import Ended, Procedure
 from dueq.cluster.zookeeper import ZooKeeperCoordinator
@@ -92,6 +92,14 @@ def test_what_an_order_has_made_is_cleared_at_the_next_connection(desk: Desk, lo
     assert desk.answers() == ["unavailable"]
     desk.connect()
     assert len(desk.runs.begun) == 2
+
+
+def test_what_zookeeper_says_is_told(desk: Desk) -> None:
+    """Somebody has taken away the right to read a node, or the node."""
+    desk.end(None, NoAuthError())
+    desk.late()
+    [done] = [event for event in desk.events if isinstance(event, TopicOrderDone)]
+    assert "; it says NoAuthError(); " in done.text
 
 
 def test_an_attempt_that_ends_after_its_time_is_not_answered_twice(desk: Desk) -> None:
