@@ -273,7 +273,7 @@ class ZooKeeperCoordinator:
             self._emit(CoordinatorChanged(state))
 
     def _still_away(self) -> None:
-        if not self._replaced:
+        if not self._client.connected:
             _log.error(
                 "zookeeper.away",
                 seconds=_AWAY_S,
@@ -332,10 +332,17 @@ class ZooKeeperCoordinator:
             _log.warning("broker.registration_vanished", broker=self._registration.broker_id)
             self._register()
         elif own != self._registration and not self._replaced:
-            # A later life of this broker has begun: to fight for the node would be to fight with ourselves.
-            _log.error("broker.registration_replaced", broker=own.broker_id, incarnation=own.incarnation)
-            self._replaced = True
+            _log.error(
+                "broker.registration_replaced",
+                broker=own.broker_id,
+                incarnation=own.incarnation,
+                store=own.store_id,
+            )
+            # A later life of this broker has begun: to fight for the node would be to fight with ourselves. Another
+            # broker that has this one's id by mistake is waited for instead.
+            self._replaced = own.store_id == self._registration.store_id
             self._lose(CoordinatorState.LOST)
+            self._later(_REGISTER_AGAIN_S, self._register)
 
     # ------------------------------------------------------------ orders
 

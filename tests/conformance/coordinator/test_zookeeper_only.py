@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnavailable
 from dueq.cluster.requests import Procedure, Send
 from dueq.cluster.server import ZooKeeperServer
 from dueq.cluster.topic_orders import TopicOrder
+from dueq.cluster.znodes import encode_registration
 from dueq.core.ports.membership import (
     ConfirmDeleted,
     CoordinatorChanged,
@@ -321,6 +323,25 @@ def test_a_registration_that_somebody_deletes_is_put_back(
     life.wait(RegistrationsSeen, lambda seen: not seen.registrations, since)
     life.wait(RegistrationsSeen, lambda seen: "b1" in seen.registrations, since)
     assert states(life) == [CoordinatorState.CONNECTED]
+
+
+def test_a_broker_whose_id_another_one_has_taken_comes_back_when_that_has_gone(
+    begin_on_zookeeper: Any, by_hand: KazooClient
+) -> None:
+    """The other one took it while this one's registration was missing, and this one gave in for good."""
+    life = begin_on_zookeeper("b1", store_id="s1")
+    life.wait(RegistrationsSeen, lambda seen: "b1" in seen.registrations)
+    path = life.coordinator._layout.broker("b1")
+    other = replace(life.registration, store_id="s9", incarnation=9)
+    exchange = by_hand.transaction()
+    exchange.delete(path)
+    exchange.create(path, encode_registration(other), ephemeral=True)
+    exchange.commit()
+    life.wait(CoordinatorChanged, lambda event: event.state is CoordinatorState.LOST)
+    since = life.mark()
+    by_hand.delete(path)
+    connected(life, since)
+    life.wait(RegistrationsSeen, lambda seen: seen.registrations == {"b1": life.registration}, since)
 
 
 # ---------------------------------------------------------------- a lost connection

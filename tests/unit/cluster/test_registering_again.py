@@ -26,7 +26,7 @@ class Desk:
     def __init__(self) -> None:
         self.coordinator = coordinator = ZooKeeperCoordinator("127.0.0.1:1")
         self.begun: list[Ended] = []
-        coordinator._client = None
+        coordinator._client = type("Client", (), {"connected": False})()
         coordinator._deliver = lambda event: None
         coordinator._registration = REGISTRATION
         coordinator._requests = self  # type: ignore[assignment]
