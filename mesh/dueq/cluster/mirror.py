@@ -48,6 +48,7 @@ class Mirror:
         _topics: topics as read, by the name of their node.
         _stale: names of topics whose watch has fired since they were last asked for.
         _asked: uids of nodes whose read waits to be sent; it serves every request that comes before.
+        _again: uids of nodes that were asked for, and whose read is tried again in a while.
         _followed: uids whose nodes have a watch or are being read.
         _unreadable: why a node cannot be read, by path, as last listed; told once in the log.
         _listing_again: lists that are to be read again because ZooKeeper refused to show a node.
@@ -79,6 +80,7 @@ class Mirror:
         self._topics: dict[str, Topic] = {}
         self._stale: set[str] = set()
         self._asked: set[int] = set()
+        self._again: set[int] = set()
         self._followed: set[int] = set()
         self._unfollowed: set[int] = set()
         self._unreadable: dict[str, dict[str, str]] = {}
@@ -98,6 +100,7 @@ class Mirror:
         self._topics.clear()
         self._stale.clear()
         self._asked.clear()
+        self._again.clear()
         self._followed.clear()
         self._unfollowed.clear()
         self._listing_again.clear()
@@ -269,6 +272,9 @@ class Mirror:
                 self._followed.discard(uid)
             self._deliver(NodeSeen(uid, -1, None))
         elif self._failed(error, partial(self._follow, uid), uid if followed else None):
+            if not followed and not isinstance(error, CONNECTION_ERRORS) and uid not in self._again:
+                self._again.add(uid)
+                self._later(_AGAIN_S, partial(self._read_again, uid))
             return
         else:
             value, stat = answer
@@ -331,6 +337,11 @@ class Mirror:
             self._read_topics()
         else:
             self._read_registrations()
+
+    def _read_again(self, uid: int) -> None:
+        """Somebody waits for the node, and ZooKeeper has refused to show it."""
+        self._again.discard(uid)
+        self.read_node(uid)
 
     def _failed(self, error: Exception | None, again: Callable[[], None], what: str | int | None) -> bool:
         """Return whether a read failed; it is made again, by the next connection or in a while."""

@@ -301,3 +301,18 @@ def test_a_tombstone_of_millions_is_told_and_left() -> None:
     seen = [event for event in following.events if isinstance(event, TopicsSeen)][-1]
     assert (seen.topics.keys(), seen.tombstones) == ({"a"}, frozenset({7}))
     assert {log["path"] for log in logs} == {LAYOUT.tombstone(f"2-{UID_MAX}"), LAYOUT.tombstone("5-4")}
+
+
+def test_a_node_that_somebody_waits_for_is_read_until_zookeeper_shows_it() -> None:
+    """The port promises an answer while the connection lasts."""
+    following = Following()
+    following.server.forbidden.add(LAYOUT.partition(7))
+    for _ in range(3):
+        following.mirror.read_node(7)
+        following.run()
+    assert len(following.waiting) == 2, "one for the node, and the pause between two lists"
+    following.pass_time()
+    assert not [event for event in following.events if isinstance(event, NodeSeen)]
+    following.server.forbidden.clear()
+    following.pass_time()
+    assert [event.uid for event in following.events if isinstance(event, NodeSeen)] == [7]
