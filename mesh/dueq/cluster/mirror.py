@@ -206,7 +206,8 @@ class Mirror:
 
     def _read_topics(self) -> None:
         if self._begin(_TOPICS):
-            self._requests.run(self._list_topics(), self._topics_listed)
+            # Thousands of topics, after a reconnect: changes of leaders do not wait for them.
+            self._requests.run(self._list_topics(), self._topics_listed, urgent=False)
 
     def _list_topics(self) -> Procedure:
         """Topics before tombstones: deleting a topic changes both at once, so none is missed in between."""

@@ -59,13 +59,13 @@ class Requests:
         (self._waiting_urgent if urgent else self._waiting).append((send, ended))
         self._fill()
 
-    def run(self, procedure: Procedure, ended: Ended) -> None:
-        """Run a procedure to its end.
+    def run(self, procedure: Procedure, ended: Ended, *, urgent: bool = True) -> None:
+        """Run a procedure to its end; its requests go ahead of what is not urgent, unless it is not urgent itself.
 
         When the connection is lost the procedure is closed and `ended` gets a connection error; it may
         have had any part of its effect. `ended` also gets a KazooException or DueqError that it raises.
         """
-        self._advance(procedure, None, ended)
+        self._advance(procedure, None, ended, urgent)
 
     def connection_lost(self) -> None:
         """End everything that is under way."""
@@ -99,7 +99,7 @@ class Requests:
         ended(None if error is not None else result.value, error)
         self._fill()
 
-    def _advance(self, procedure: Procedure, answers: list[Any] | None, ended: Ended) -> None:
+    def _advance(self, procedure: Procedure, answers: list[Any] | None, ended: Ended, urgent: bool) -> None:
         try:
             sends = next(procedure) if answers is None else procedure.send(answers)
         except StopIteration as stop:
@@ -108,9 +108,9 @@ class Requests:
         except (KazooException, DueqError) as error:
             ended(None, error)
             return
-        self._gather(procedure, sends, ended)
+        self._gather(procedure, sends, ended, urgent)
 
-    def _gather(self, procedure: Procedure, sends: Sequence[Send], ended: Ended) -> None:
+    def _gather(self, procedure: Procedure, sends: Sequence[Send], ended: Ended, urgent: bool) -> None:
         answers: list[Any] = [None] * len(sends)
         missing = len(sends)
 
@@ -122,15 +122,15 @@ class Requests:
                 return
             lost = next((a for a in answers if isinstance(a, CONNECTION_ERRORS)), None)
             if lost is None:
-                self._advance(procedure, answers, ended)
+                self._advance(procedure, answers, ended, urgent)
             else:
                 procedure.close()
                 ended(None, lost)
 
         for index, send in enumerate(sends):
-            self.submit(send, partial(answered, index), urgent=True)
+            self.submit(send, partial(answered, index), urgent=urgent)
         if not sends:
-            self._advance(procedure, [], ended)
+            self._advance(procedure, [], ended, urgent)
 
 
 def one(send: Send) -> Generator[Sequence[Send], list[Any], Any]:

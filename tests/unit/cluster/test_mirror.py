@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import structlog
@@ -49,6 +50,7 @@ class Server:
         self.forbidden: set[str] = set()
         self.watches: dict[str, set[Callable[[WatchedEvent], None]]] = {}
         self.asked: Counter[str] = Counter()
+        self.order: list[str] = []
 
     def get_children_async(self, path: str, watch: Any = None) -> Answer:
         if path in self.forbidden:
@@ -62,6 +64,10 @@ class Server:
         self._note(path, watch)
         value = self.nodes.get(path)
         return Answer(exception=NoNodeError()) if value is None else Answer((value, STAT))
+
+    def set_async(self, path: str, value: bytes, version: int) -> Answer:
+        self.order.append(path)
+        return Answer(STAT)
 
     def sync_async(self, path: str) -> Answer:
         return Answer(path)
@@ -88,6 +94,7 @@ class Server:
 
     def _note(self, path: str, watch: Any) -> None:
         self.asked[path] += 1
+        self.order.append(path)
         if watch is not None:
             self.watches.setdefault(path, set()).add(watch)
 
@@ -100,8 +107,9 @@ class Following:
         self.events: list[CoordinatorEvent] = []
         self.calls: list[Callable[[], None]] = []
         self.waiting: list[tuple[float, Callable[[], None]]] = []
+        self.requests = Requests(self.calls.append)
         self.mirror = Mirror(
-            self.server, LAYOUT, Requests(self.calls.append), self.events.append, self.calls.append,
+            self.server, LAYOUT, self.requests, self.events.append, self.calls.append,
             lambda seconds, call: self.waiting.append((seconds, call)), lambda registrations: None,
         )  # fmt: skip
         self.mirror.refresh()
@@ -316,3 +324,22 @@ def test_a_node_that_somebody_waits_for_is_read_until_zookeeper_shows_it() -> No
     following.server.forbidden.clear()
     following.pass_time()
     assert [event.uid for event in following.events if isinstance(event, NodeSeen)] == [7]
+
+
+def test_a_change_of_a_leader_does_not_wait_for_the_topics_to_be_read() -> None:
+    """All brokers read everything after an outage of ZooKeeper, and partitions need leaders then."""
+    following = Following()
+    for uid in range(1, 501):
+        following.server.make(f"t{uid}", uid)
+    following.pass_time()
+    following.mirror.connection_lost()
+    following.requests.connection_lost()
+    following.server.order.clear()
+    following.mirror.refresh()
+    for _ in range(20):
+        following.calls.pop(0)()
+    send = partial(following.server.set_async, "a set", b"", 3)
+    following.requests.submit(send, lambda value, error: None, urgent=True)
+    following.run()
+    assert following.server.order.index("a set") < 200
+    assert following.server.asked[LAYOUT.topic("t500")] == 2
