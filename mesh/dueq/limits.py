@@ -460,6 +460,12 @@ HANDOVER_MS: Final = 60_000
 ZOOKEEPER_SESSION_MS: Final = 3000
 """Session timeout at ZooKeeper."""
 
+# Deleting a partition
+WIPE_ROWS: Final = 2_000
+"""Rows of deleted partitions that one commit looks at: some 3 ms."""
+WIPE_BYTES: Final = 4 << 20
+"""Their bytes: LevelDB reads a row's value, too, to get to the next key."""
+
 # Free space: the smaller of a share of the disk and a size
 DISK_LOW_SHARE: Final = 0.10
 DISK_LOW_BYTES: Final = 512 << 20

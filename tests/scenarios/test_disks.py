@@ -154,7 +154,7 @@ def test_a_follower_that_has_everything_and_could_not_say_so_joins_again_althoug
 @pytest.mark.parametrize("crashes", [False, True])
 def test_a_large_replica_begins_anew_little_by_little(monkeypatch: pytest.MonkeyPatch, crashes: bool) -> None:
     """S9. All partitions of its broker stood still while its old rows were deleted."""
-    monkeypatch.setattr(wiping, "STEP_ROWS", 3)
+    monkeypatch.setattr(wiping, "WIPE_ROWS", 3)
     stage = Stage(log_retain_bytes=2_000)
     for number in range(10):
         stage.stored(*[b"old %d-%d" % (number, n) * 200 for n in range(20)])

@@ -104,6 +104,17 @@ STORAGE: Final = (
         finders=(1101,),
     ),
     Bug(
+        "wipe-takes-new-rows",
+        "A snapshot is asked for while old rows are still being deleted, and its rows go with them.",
+        "Cassandra: a tombstone that deletes what was written after it",
+        (
+            change("core.replication.installing:Installation._ask", "if self._wiping:", "if False:"),
+            change("storage.ordered.store:OrderedStore._make_way", "self._wiping.finish(write.uid)", "pass"),
+        ),
+        seeds=0,
+        finders=(90_000_002, 90_000_000),
+    ),
+    Bug(
         "move-keeps-old-index-row",
         "A moved message stays in the index on disk under its old instant too.",
         "Pulsar PR #26251: index and log disagree after a merge",
@@ -314,7 +325,7 @@ STORAGE: Final = (
             ),
         ),
         seeds=39,
-        finders=(2, 13),
+        finders=(2,),
     ),
     Bug(
         "payloads-not-synced",

@@ -89,7 +89,7 @@ def test_a_writer_with_nothing_else_to_do_goes_on_with_a_wipe(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker of a dropped partition may have no other."""
-    monkeypatch.setattr(wiping, "STEP_ROWS", 1)
+    monkeypatch.setattr(wiping, "WIPE_ROWS", 1)
     disk.store.commit([CreatePartition(5, "t"), *(PutChunk(5, upload, 0, b"x") for upload in range(9))])
     wiped, commit = Done(), disk.store.commit
 

@@ -113,6 +113,8 @@ SELDOM: dict[int, tuple[str, dict[str, Any]]] = {
 _SELDOM_AT, _SELDOM_SLOTS = 4, 8
 _CROWDED_FROM = 89_000_000
 """From this seed on some storms have little room for keys."""
+_WIPED_FROM = 90_000_000
+"""From this seed on disks delete partitions slowly in some storms."""
 _EXTREME = (0, 8, 10, 12)
 """And in these, but for the first few, something is extreme (see `extremes`)."""
 
@@ -273,6 +275,8 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
         keyed += [Step(*found) for found in bearing.draw(seed, at_us)]
     if seed >= _CROWDED_FROM and (keyed or any(step.kind in repeating.KINDS for step in steps)):
         options = _crowded(Random(seed * 0x27D4EB2F + 103), options)
+    if seed >= _WIPED_FROM:
+        options = _wiped(Random(seed * 0x27D4EB2F + 107), options)
     if is_drawn(seed) and (mishaps := _mishaps(Random(seed * 0x9E3779B1 + 13))):
         steps = [step for step in steps if step.kind in {*TRAFFIC, "load job", "backlog", "recur"}] + mishaps
         at_us = max(at_us, mishaps[-1].at_us)
@@ -377,6 +381,13 @@ def _crowded(random: Random, options: Options) -> Options:
         return options
     few = ("NAMES_MAX", random.choice([3, 6, 12])), ("NAMES_LOOKED_UP_MAX", random.choice([1, 64]))
     return replace(options, limits=(*options.limits, *few))
+
+
+def _wiped(random: Random, options: Options) -> Options:
+    """A commit deletes few rows of a partition that begins anew or is dropped; from a stream of its own, too."""
+    if random.random() < 0.6:
+        return options
+    return replace(options, limits=(*options.limits, ("WIPE_ROWS", random.choice([1, 4, 16]))))
 
 
 def _shared(random: Random, until_us: int) -> list[Step]:

@@ -17,15 +17,10 @@ finds no more than the payloads of one commit that a crash has cut short.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
+from dueq.limits import WIPE_BYTES, WIPE_ROWS
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, Operation
-
-STEP_ROWS: Final = 2_000
-"""Rows that one commit looks at: some 3 ms."""
-STEP_BYTES: Final = 4 << 20
-"""Their bytes, but for the last row: LevelDB reads a row's value, too, to get to the next key."""
 
 
 class _Wipe:
@@ -90,7 +85,7 @@ class Wiping:
     def step(self, timeline_batch: list[Operation], payload_batch: list[Operation]) -> None:
         """Order the deletion of some rows. Whatever was ordered before the wipe began must be written."""
         batches = {self._timeline: timeline_batch, self._payload: payload_batch}
-        rows, weight = STEP_ROWS, STEP_BYTES
+        rows, weight = WIPE_ROWS, WIPE_BYTES
         for uid, wipe in list(self._under_way.items()):
             rows, weight = wipe.step(batches, rows, weight)
             if not wipe.ended:
@@ -104,7 +99,7 @@ class Wiping:
             return
         while not wipe.ended:
             batches: dict[Engine, list[Operation]] = {self._payload: [], self._timeline: []}
-            wipe.step(batches, STEP_ROWS, STEP_BYTES)
+            wipe.step(batches, WIPE_ROWS, WIPE_BYTES)
             for engine, batch in batches.items():
                 if batch:
                     engine.write(batch, sync=True)

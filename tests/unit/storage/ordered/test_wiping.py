@@ -34,7 +34,7 @@ STEP: Final = 7
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     """Partition UID has 100 rows in each database, and a commit deletes seven."""
-    monkeypatch.setattr(wiping, "STEP_ROWS", STEP)
+    monkeypatch.setattr(wiping, "WIPE_ROWS", STEP)
     disk = Disk()
     disk.store.commit([CreatePartition(OTHER, "u"), AppendLog(OTHER, [insert(1, [b"kept"])])])
     disk.store.commit([AppendLog(UID, [insert(n, [b"x"]) for n in range(1, 101)]), SaveMeta(UID, 3, 2)])
@@ -80,8 +80,8 @@ def test_a_commit_deletes_some_rows_of_a_dropped_partition_and_the_next_ones_the
 def test_a_commit_reads_few_bytes_of_a_dropped_partition(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """LevelDB reads long payloads only to get to the next key."""
     disk.store.commit([PutChunk(UID, 5, chunk, bytes(10_000)) for chunk in range(20)])
-    monkeypatch.setattr(wiping, "STEP_ROWS", 1_000)
-    monkeypatch.setattr(wiping, "STEP_BYTES", 35_000)
+    monkeypatch.setattr(wiping, "WIPE_ROWS", 1_000)
+    monkeypatch.setattr(wiping, "WIPE_BYTES", 35_000)
     disk.store.commit([DropPartition(UID)])
     assert len(list(disk.payload.keys(layout.head(UID, b"u"), layout.head(UID, b"v")))) == 16
     drain(disk)
@@ -275,19 +275,19 @@ class History:
 def test_a_store_holds_in_the_end_what_it_would_if_it_wiped_at_once(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wiping, "STEP_ROWS", 1 << 30)
+    monkeypatch.setattr(wiping, "WIPE_ROWS", 1 << 30)
     slow, twin, history, random = Disk(), Disk(), History(seed), Random(seed)
     for disk in (slow, twin):
         disk.store.commit([DropPartition(UID)])
     for _ in range(40):
         group = history.group()
         twin.store.commit(group)
-        monkeypatch.setattr(wiping, "STEP_ROWS", 2)
+        monkeypatch.setattr(wiping, "WIPE_ROWS", 2)
         slow.store.commit(group)
         for uid in history.there - slow.store.wiping():
             assert rows(slow, uid) == rows(twin, uid)
-        monkeypatch.setattr(wiping, "STEP_ROWS", 1 << 30)
-    monkeypatch.setattr(wiping, "STEP_ROWS", random.randint(1, 5))
+        monkeypatch.setattr(wiping, "WIPE_ROWS", 1 << 30)
+    monkeypatch.setattr(wiping, "WIPE_ROWS", random.randint(1, 5))
     drain(slow)
     for uid in range(1, 4):
         assert rows(slow, uid) == rows(twin, uid)
