@@ -6,6 +6,7 @@ says nothing about the database: it is as good as before once the machine gives 
 what it reads (`verify_checksums`): otherwise LevelDB checks only what it compacts, and a changed byte would be taken
 for a row. After a failed write the handle would go on taking writes behind a torn one (LevelDB's DBImpl::Write sets a
 background error only for a failed sync). So this engine takes no more writes then. RepairDB is never used.
+LevelDB takes a database without the file CURRENT for a new one, and deletes its tables: such a database is not opened.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ else:
 
 _BACKGROUND_NICE: Final = 10
 """Deliveries go first."""
+_OF_DATA: Final = frozenset((".ldb", ".sst", ".log"))
+"""Endings of files that LevelDB makes once a database exists; its own log is called LOG."""
 _BEYOND_ALL: Final = b"\xff" * 16
 
 
@@ -121,6 +124,8 @@ def _be_nice() -> None:
 
 
 def _open(folder: Path, write_buffer_bytes: int) -> Any:
+    if not (folder / "CURRENT").exists() and any(file.suffix in _OF_DATA for file in folder.glob("*")):
+        raise EngineDamaged(f"{folder.name}/ has lost a file: CURRENT is gone")
     database = plyvel.DB(
         str(folder),
         create_if_missing=True,

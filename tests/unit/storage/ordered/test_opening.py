@@ -107,6 +107,36 @@ def test_a_store_is_opened_without_a_reserve_where_there_may_be_none(
     assert not (folder / "ballast").exists()
 
 
+@pytest.mark.parametrize("databases", [("timeline",), ("payload",), ("timeline", "payload")])
+def test_a_database_whose_first_file_is_gone_is_set_aside_with_all_others(
+    folder: Path, databases: tuple[str, ...]
+) -> None:
+    """LevelDB takes it for a new one, and deletes the files that a new one does not have: all data."""
+    before = {}
+    for name in databases:
+        (folder / name / "CURRENT").unlink()
+        before[name] = {file.name: file.read_bytes() for file in (folder / name).glob("[0-9]*")}
+        assert sum(map(len, before[name].values())) > 10_000
+    store = OrderedStore.open(folder, "b1", "one")
+    assert "CURRENT is gone" in store.set_aside
+    assert store.recover() == []
+    store.close()
+    for name in databases:
+        aside = folder / f"{name}.damaged-1"
+        assert {file.name: file.read_bytes() for file in aside.glob("[0-9]*")} == before[name]
+
+
+def test_a_database_whose_beginning_a_crash_has_interrupted_is_begun_anew(tmp_path: Path) -> None:
+    """LevelDB names the first file last."""
+    for name in ("timeline", "payload"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "MANIFEST-000001").touch()
+        (tmp_path / name / "000001.dbtmp").touch()
+    store = OrderedStore.open(tmp_path, "b1", "one")
+    assert store.set_aside == ""
+    store.close()
+
+
 def damage(folder: Path, tag: bytes, value: bytes | None) -> None:
     """A row of partition UID is another one, or gone; partition 10 is whole."""
     store = OrderedStore.open(folder, "b1", "one")
