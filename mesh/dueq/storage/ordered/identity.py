@@ -116,9 +116,12 @@ def _lock(folder: Path) -> IO[str]:
     lock = (folder / "lock").open("a+")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError as error:
         lock.close()
         raise InvalidRequest(f"the data folder {folder} is in use by another process") from error
+    except OSError:  # a file system that has no locks, say
+        lock.close()
+        raise
     return lock
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 from zlib import crc32
@@ -92,8 +93,9 @@ class Space:
 
 
 def release_ballast(folder: Path) -> None:
-    """Give the reserve of a data folder up."""
-    _ballast(folder).unlink(missing_ok=True)
+    """Give the reserve of a data folder up, if that is possible: who does so has met a failure, and reports that."""
+    with suppress(OSError):
+        _ballast(folder).unlink(missing_ok=True)
 
 
 def _ballast(folder: Path) -> Path:

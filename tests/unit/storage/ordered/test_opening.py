@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 from collections.abc import Iterator
@@ -93,6 +94,26 @@ def test_a_folder_that_cannot_be_made_is_no_refusal_of_the_settings(folder: Path
     with pytest.raises(StoreFailed, match="Is a directory"):
         OrderedStore.open(folder, "b1", "one")
     assert not (folder / "ballast").exists()
+
+
+def test_a_reserve_that_cannot_be_given_up_hides_no_failure(folder: Path) -> None:
+    """On a disk that has become read-only the broker ended with the code of wrong settings, and with another reason."""
+    (folder / "ballast").unlink(missing_ok=True)
+    (folder / "ballast").mkdir()
+    with limit(resource.RLIMIT_FSIZE, 16), pytest.raises(StoreFailed, match="File too large"):
+        OrderedStore.open(folder, "b1", "one")
+    store = OrderedStore.open(folder, "b1", "one")
+    store.release_reserve()
+    store.close()
+
+
+def test_a_disk_without_locks_is_not_in_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(lock: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(StoreFailed, match="No locks available"):
+        OrderedStore.open(folder, "b1", "one")
 
 
 def test_a_store_is_opened_without_a_reserve_where_there_may_be_none(
