@@ -67,7 +67,7 @@ class Broker:
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Persist):
             self._store.commit(effect.writes)
-            self._events.append(Persisted(effect.token, _COMMIT_US))
+            self._events.append(Persisted(effect.token, _COMMIT_US, self._store.wiping()))
         elif isinstance(effect, Read):
             answer = self._store.read(effect.request)
             if answer is not None:

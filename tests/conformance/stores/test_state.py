@@ -52,7 +52,7 @@ from dueq.core.ports.persistence import (
 )
 from dueq.core.ports.tables import TableRow
 from dueq.errors import InvalidRequest
-from dueq.limits import SNAPSHOT_IDLE_MS
+from dueq.limits import SNAPSHOT_IDLE_MS, WIPE_ROWS
 from dueq.storage.port import Pressure, Store
 from dueq_codecs.records import LogEntry, Record, RecordKind
 
@@ -304,6 +304,17 @@ def test_chunks_of_an_upload_stay_until_nothing_names_it(begun: Store) -> None:
     assert chunk(0) == b"chunk 0"
     begun.commit([SaveCheckpoint(UID, 1, 0, finished=live), TrimLog(UID, 2), DropUpload(UID, 77)])
     assert chunk(0) is None
+
+
+def test_a_large_replica_that_begins_anew_holds_only_what_comes_since(begun: Store) -> None:
+    begun.commit([PutChunk(UID, number, 0, b"old") for number in range(1, 2 * WIPE_ROWS)])
+    begun.commit([InstallBegin(UID, "t", 6), PutChunk(UID, 7, 0, b"new")])
+    begun.commit([SaveMeta(UID, 7, 0), PutChunk(UID, WIPE_ROWS, 0, b"new")])
+    while begun.wiping():
+        begun.commit([])
+    begun.commit([InstallEnd(UID, 0, 0, 7)])
+    found = found_in(begun)
+    assert (found.epoch, sorted(found.uploads)) == (7, [7, WIPE_ROWS])
 
 
 def test_a_dropped_partition_leaves_nothing_for_one_that_comes_after(begun: Store) -> None:
