@@ -310,6 +310,8 @@ LOG_CACHE_TOTAL_BYTES: Final = 64 << 20
 """The same over all partitions of a broker."""
 LOG_RETAIN_BYTES: Final = 16 << 20
 """Log that a replica keeps on disk for followers that are behind."""
+TRIM_RECORDS_MAX: Final = 32_768
+"""Records that leave a log at once: twice as many as come between two checkpoints."""
 UPLOADS_BYTES_MAX: Final = 256 << 20
 UPLOAD_IDLE_MS: Final = 15 * 60 * 1000
 """An upload that has not moved for this long is given up."""

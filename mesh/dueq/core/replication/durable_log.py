@@ -14,6 +14,7 @@ from dueq.core.replication.log import ReplicaLog
 from dueq.core.turn.context import Context
 from dueq.errors import invariant
 from dueq.instant import Now
+from dueq.limits import TRIM_RECORDS_MAX
 from dueq_codecs.records import LogEntry
 
 
@@ -82,12 +83,13 @@ class DurableLog(ReplicaLog):
         return cut
 
     def trim_to(self, limit: int) -> int:
-        """Give up the log before `limit`, but for a bounded reserve.
+        """Give up the log before `limit`, but for a bounded reserve; of a log that was held back for long, a part.
 
         Returns:
             The first sequence that is still held; 0 when nothing was given up.
         """
-        below = self.trimmable(limit, self._ctx.settings.log_retain_bytes)
+        wanted = self.trimmable(limit, self._ctx.settings.log_retain_bytes)
+        below = min(wanted, self.start + TRIM_RECORDS_MAX)
         if below <= self.start:
             return 0
         self._ctx.persist(TrimLog(self._uid, below))

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dueq.core.ports.effects import Persist
+from dueq.core.ports.persistence import TrimLog
+from dueq.core.replication import durable_log
 from dueq.core.replication.log import ReplicaLog
+from dueq.core.turn.context import Context
+from dueq.core.turn.settings import CoreSettings
 from dueq_codecs.records import LogEntry, Record, RecordKind
 
 
@@ -34,6 +39,20 @@ def test_the_largest_epoch_not_above_another_is_found_with_its_end() -> None:
     assert log.epoch_not_above(5) == (4, 4)
     assert log.epoch_not_above(6) == (6, 5)
     assert log.epoch_not_above(0) == (0, 0)
+
+
+def test_a_log_that_was_long_held_back_is_trimmed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader keeps its log while a follower is filled, and a commit that deletes a million records takes a second."""
+    monkeypatch.setattr(durable_log, "TRIM_RECORDS_MAX", 10)
+    ctx = Context(CoreSettings("b1", 11, "s1", "cluster", "tcp://b1", log_retain_bytes=0))
+    log = durable_log.DurableLog(ctx, 1, None)
+    for sequence in range(1, 41):
+        log.append(entry(sequence, 1))
+    assert [log.trim_to(36) for _ in range(5)] == [11, 21, 31, 36, 0]
+    ctx.close_writes()
+    [order] = ctx.take()
+    assert isinstance(order, Persist)
+    assert [write.below for write in order.writes if isinstance(write, TrimLog)] == [11, 21, 31, 36]
 
 
 def test_a_trimmed_log_still_knows_the_epoch_before_its_start() -> None:
