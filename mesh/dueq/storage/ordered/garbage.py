@@ -19,6 +19,8 @@ from dueq.storage.ordered.engine import Engine, Operation
 
 SWEEP_MAX: Final = 16_384
 """Blocks and uploads of one partition that one commit deletes; more go with the next commits."""
+SWEEP_BYTES: Final = 4 << 20
+"""Bytes of uploads that it deletes: LevelDB reads a chunk to get to the next one."""
 
 
 class Garbage:
@@ -96,17 +98,28 @@ class Garbage:
         """Order the deletion of the listed payloads of records that the log no longer holds."""
         first = layout.head(uid, b"g")
         listed = self._timeline.keys(first, first + log_start.to_bytes(5, "big"))
-        swept = list(islice(listed, SWEEP_MAX))
-        for key in swept:
-            timeline_batch.append((key, None))
+        swept, weight = 0, SWEEP_BYTES
+        for key in islice(listed, SWEEP_MAX):
             payload_key = key[:3] + key[9:]
             if payload_key[3:4] == b"u":
-                last = layout.after(payload_key)
-                payload_batch.extend((chunk, None) for chunk in self._payload.keys(payload_key, last))
+                weight = self._sweep_upload(payload_key, weight, payload_batch)
+                if weight <= 0:
+                    return  # of this upload, too, something may be left
             else:
                 payload_batch.append((payload_key, None))
-        if len(swept) < SWEEP_MAX:
+            timeline_batch.append((key, None))
+            swept += 1
+        if swept < SWEEP_MAX:
             del self.due[uid]
+
+    def _sweep_upload(self, prefix: bytes, weight: int, batch: list[Operation]) -> int:
+        """Order the deletion of an upload's chunks, of about so many bytes; returns what is left of these."""
+        for chunk, value in self._payload.scan(prefix, layout.after(prefix)):
+            batch.append((chunk, None))
+            weight -= len(value)
+            if weight <= 0:
+                break
+        return weight
 
 
 def uploads_of(entries: Entries) -> list[tuple[int, int]]:

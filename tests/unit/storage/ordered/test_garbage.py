@@ -123,6 +123,26 @@ def test_what_has_ended_is_deleted_in_commits_of_bounded_size(
     assert list(disk.payload.keys(*layout.whole(UID))) == []
 
 
+def test_a_commit_reads_few_bytes_of_uploads_that_have_ended(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LevelDB reads a chunk to get to the next one: a hundred of 64 MiB held up every partition."""
+    monkeypatch.setattr(garbage, "SWEEP_BYTES", 25_000)
+    uploads = [77, 78, 79]
+    disk.store.commit([PutChunk(UID, upload, n, bytes(10_000)) for upload in uploads for n in range(4)])
+    ended = entries(*[(n, 0, 1_000) for n in (1, 2, 3)])
+    ended["flags"], ended["place"] = FLAG_UPLOAD, uploads
+    disk.store.commit([AppendLog(UID, [insert(n, [b""]) for n in (1, 2, 3)]), TrimLog(UID, 4)])
+    left = []
+    disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=ended)])
+    for commit in range(5):
+        left.append((len(list(disk.payload.keys(*layout.whole(UID)))), len(listed(disk))))
+        if commit == 1:
+            disk.open().recover()
+        disk.store.commit([SaveMeta(UID, 1, 3)])
+    assert left == [(9, 3), (6, 2), (3, 1), (0, 1), (0, 0)]
+
+
 def test_a_replica_that_was_filled_keeps_nothing_of_what_had_ended_at_its_leader(disk: Disk) -> None:
     """The leader kept it for its log, which does not travel with a snapshot."""
     live = ending(disk, trimmed_first=False)
