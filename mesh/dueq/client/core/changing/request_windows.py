@@ -191,7 +191,7 @@ class RequestWindows:
 
     def _pump(self, window: RequestWindow) -> None:
         while window.may_send(self._context.mono_us):
-            if self._out_bytes >= limits.CLIENT_OUT_BYTES_MAX and window.waiting[0].bytes:
+            if self._out_bytes >= limits.CLIENT_OUT_BYTES_MAX and window.head.bytes:
                 self._full[window] = None
                 return
             change = Change(window, window.take(), self._context.next_request(), window.next_sequence)

@@ -6,7 +6,6 @@ evenly, they would make many requests of a few rows, and a request costs as much
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,7 +30,7 @@ class StickyBatcher:
     Attributes:
         turn: counts the requests: where the next one goes.
         uids: the topic's partitions, as last seen.
-        waiting: inserts that have no partition yet; `rows` of them.
+        waiting: inserts that have no partition yet, in order; `rows` of them.
         open: unanswered requests.
         timer: runs when they have waited long enough.
     """
@@ -39,7 +38,7 @@ class StickyBatcher:
     def __init__(self, client_id: bytes) -> None:
         self.turn = int.from_bytes(client_id[-4:], "big")  # clients begin at different partitions
         self.uids: Sequence[int] = ()
-        self.waiting: deque[Part] = deque()
+        self.waiting: dict[Part, None] = {}
         self.rows = 0
         self.open = 0
         self.timer: Timer | None = None
@@ -58,7 +57,7 @@ class StickyBatcher:
         """Let an insert wait."""
         if not self.waiting:
             self._since_us = now_us
-        self.waiting.append(part)
+        self.waiting[part] = None
         self.rows += part.rows
 
     def take(self) -> list[Part]:
@@ -71,7 +70,7 @@ class StickyBatcher:
     def remove(self, part: Part) -> None:
         """Take one out, if it waits here."""
         if part in self.waiting:
-            self.waiting.remove(part)
+            del self.waiting[part]
             self.rows -= part.rows
 
     def answered(self, parts: int, now_us: int) -> None:

@@ -6,7 +6,8 @@ calls may share a request; then each owns some rows of it. A call is done when a
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import heapq
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -394,27 +395,40 @@ class RequestWindow:
         uid: the partition.
         next_sequence: of the next new request.
         open: unanswered requests by sequence; a retried old one may be below all others.
-        waiting: parts that no request holds yet, with their sum of rows and bytes.
-        send_by_us: the earliest of theirs.
-        timer: runs then.
+        waiting: parts that no request holds yet, in order, with their sum of rows and bytes.
+        timer: runs at the earliest `send_by_us` of theirs.
     """
 
     def __init__(self, uid: int) -> None:
         self.uid = uid
         self.next_sequence = 1
         self.open: dict[int, Change] = {}
-        self.waiting: deque[Part] = deque()
+        self.waiting: OrderedDict[Part, None] = OrderedDict()
         self.rows = 0
         self.bytes = 0
-        self.send_by_us = NEVER_US
         self.timer: Timer | None = None
         self._returning = Returning()
+        # When parts are to go, the earliest first; those of parts that have ceased to wait are dropped later.
+        self._send_by: list[tuple[int, int, Part]] = []
+        self._pushed = 0
 
     def answered(self, change: Change, now_us: int) -> None:
         """A request was answered, or is given up."""
         self.open.pop(change.sequence, None)
         if change.first_us is not None:
             self._returning.answered(sum(map(_returns, change.parts)), change.first_us, now_us)
+
+    @property
+    def head(self) -> Part:
+        """The part that goes next."""
+        return next(iter(self.waiting))
+
+    @property
+    def send_by_us(self) -> int:
+        """The earliest `send_by_us` of the waiting parts (monotonic)."""
+        while self._send_by and self._send_by[0][-1] not in self.waiting:
+            heapq.heappop(self._send_by)
+        return self._send_by[0][0] if self._send_by else NEVER_US
 
     @property
     def look_us(self) -> int:
@@ -427,10 +441,15 @@ class RequestWindow:
         """Let a part wait."""
         if _returns(part):
             self._returning.called(now_us)
-        self.waiting.append(part)
+        self.waiting[part] = None
         self.rows += part.rows
         self.bytes += part.bytes
-        self.send_by_us = min(self.send_by_us, part.send_by_us)
+        if part.send_by_us < NEVER_US:
+            if len(self._send_by) > 2 * len(self.waiting):
+                self._send_by = [entry for entry in self._send_by if entry[-1] in self.waiting]
+                heapq.heapify(self._send_by)
+            self._pushed += 1
+            heapq.heappush(self._send_by, (part.send_by_us, self._pushed, part))
 
     def take(self) -> list[Part]:
         """Take the parts of the next request: the first one, and later ones of the same batch key.
@@ -447,11 +466,11 @@ class RequestWindow:
         named = Counter(_extended(head))
         key = batch_key(head)
         while self.waiting and not head.alone:
-            part = self.waiting[0]
+            part = self.head
             if part.alone or batch_key(part) != key:
                 if not _may_overtake(head, part):
                     break
-                passed.append(self.waiting.popleft())
+                passed.append(self.waiting.popitem(last=False)[0])
                 continue
             rows, size = rows + part.rows, size + part.bytes
             if rows > rows_most or size > limits.REQUEST_BYTES_MAX:
@@ -461,26 +480,22 @@ class RequestWindow:
             if any(named[message] > limits.REQUEST_NAMES_MAX for message in more):
                 break
             parts.append(self._pop())
-        self.waiting.extendleft(reversed(passed))
-        self._look_again()
+        for part in reversed(passed):
+            self.waiting[part] = None
+            self.waiting.move_to_end(part, last=False)
         return parts
 
     def remove(self, part: Part) -> bool:
         """Take one part out; False if it does not wait here."""
-        try:
-            self.waiting.remove(part)
-        except ValueError:
+        if part not in self.waiting:
             return False
+        del self.waiting[part]
         self.rows -= part.rows
         self.bytes -= part.bytes
-        self._look_again()
         return True
 
-    def _look_again(self) -> None:
-        self.send_by_us = min((part.send_by_us for part in self.waiting), default=NEVER_US)
-
     def _pop(self) -> Part:
-        part = self.waiting.popleft()
+        part, _ = self.waiting.popitem(last=False)
         self.rows -= part.rows
         self.bytes -= part.bytes
         return part
@@ -492,11 +507,12 @@ class RequestWindow:
         open_count = len(self.open)
         if open_count and self.next_sequence - min(self.open) >= limits.REQUESTS_IN_FLIGHT_MAX:
             return False
-        if self.waiting[0].alone:
+        head = self.head
+        if head.alone:
             return True  # nothing would share its request: to wait for answers would bring it no company
         full = self.rows >= limits.REQUEST_ROWS_MAX // 2 or self.bytes >= limits.REQUEST_BYTES_MAX // 2
         gather_from = GATHER_FROM
-        if len(self.waiting[0].key_high):
+        if len(head.key_high):
             gather_from = GATHER_KEYED_FROM
             if not full and not open_count and now_us < self._returning.until_us:
                 return False
