@@ -34,10 +34,11 @@ from dueq.client.core.consuming.pulling import Pulling
 from dueq.client.core.consuming.settling import joined_acks
 from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context, RandomSource
-from dueq.client.core.links.links import Links
+from dueq.client.core.links.links import Link, Links
 from dueq.client.core.ports import events as happened
 from dueq.client.core.ports.clock import MeshClock
 from dueq.client.core.ports.effects import Effect
+from dueq.client.core.ports.faults import fault_of_chunk, fault_of_push
 from dueq.errors import ClientClosed, DueqError
 from dueq.instant import Now
 from dueq_codecs.messages import BrowseReply, ConsumerReply, HelloReply, LookReply, Push, PushChunk
@@ -137,26 +138,10 @@ class ClientCore:
         message = event.message
         if isinstance(message, HelloReply):
             self._links.hello_received(link, message)
-        elif isinstance(message, ConsumerReply | Push | PushChunk) and self._pulling.knows(
-            message.consumer_id
-        ):
-            body = event.bodies[0] if event.bodies else b""
-            if isinstance(message, ConsumerReply):
-                self._pulling.replied(message, link)
-            elif isinstance(message, Push):
-                self._pulling.pushed(message, body, link)
-            else:
-                self._pulling.chunk_pushed(message, body)
-        elif isinstance(message, ConsumerReply | Push | PushChunk):
-            consumer = self._consumers.get(message.consumer_id)
-            if consumer is None or consumer.closed:
-                return
-            if isinstance(message, ConsumerReply):
-                consumer.replied(message, link)
-            elif isinstance(message, Push):
-                consumer.pushed(message, event.bodies[0] if event.bodies else b"", link)
-            else:
-                consumer.chunk_pushed(message, event.bodies[0] if event.bodies else b"")
+        elif isinstance(message, ConsumerReply):
+            self._on_consumer_reply(message, link)
+        elif isinstance(message, Push | PushChunk):
+            self._on_push(message, event.bodies[0] if event.bodies else b"", link)
         elif isinstance(message, BrowseReply):
             self._browsing.answered(message, event.bodies)
         elif isinstance(message, LookReply):
@@ -174,6 +159,32 @@ class ClientCore:
             for part in parts:
                 if part.answered(message):
                     break
+
+    def _on_consumer_reply(self, reply: ConsumerReply, link: Link) -> None:
+        if self._pulling.knows(reply.consumer_id):
+            self._pulling.replied(reply, link)
+            return
+        consumer = self._consumers.get(reply.consumer_id)
+        if consumer is not None and not consumer.closed:
+            consumer.replied(reply, link)
+
+    def _on_push(self, push: Push | PushChunk, body: bytes | memoryview, link: Link) -> None:
+        taker: Pulling | Consumer = self._pulling
+        if not self._pulling.is_open(push.consumer_id):
+            consumer = self._consumers.get(push.consumer_id)
+            if consumer is None or consumer.closed:
+                return
+            taker = consumer
+        if isinstance(push, PushChunk):
+            fault = fault_of_chunk(push, body)
+            if fault is None:
+                taker.chunk_pushed(push, body)
+        else:
+            fault = fault_of_push(push, body)
+            if fault is None:
+                taker.pushed(push, body, link)
+        if fault is not None:
+            self._context.refuse(push, fault)
 
     def _link_up(self) -> None:
         self._topics.link_up()

@@ -8,7 +8,7 @@ from typing import Final
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Link, Links
 from dueq.client.core.ports.timers import Timer
-from dueq_codecs.messages import BrokerMessage, ClientMessage, MetadataReply, Reply
+from dueq_codecs.messages import BrokerMessage, ClientMessage, Code, MetadataReply, MetadataRequest, Reply
 
 SILENCE_US: Final = 1_000_000
 SILENCE_US_MAX: Final = 8_000_000
@@ -24,6 +24,7 @@ class AnyBrokerRequest:
     Attributes:
         attempts: how often it was sent.
         link: the number of the link that it went by last, 0 before.
+        expects: what answers it, unless it is refused.
     """
 
     __slots__ = (
@@ -36,6 +37,7 @@ class AnyBrokerRequest:
         "_tried",
         "_wanted",
         "attempts",
+        "expects",
         "link",
     )
 
@@ -54,6 +56,7 @@ class AnyBrokerRequest:
         self._tried: set[int] = set()
         self.attempts = 0
         self.link = 0
+        self.expects: type[Answer] = Reply
 
     def send(self) -> None:
         """Send by the next link that is up, or wait for one."""
@@ -133,7 +136,9 @@ class AnyBrokerRequests:
         """Send an attempt by this link; returns its number."""
         number = self._context.next_request()
         self._open[number] = request
-        self._links.send(link, build(number))
+        message = build(number)
+        request.expects = MetadataReply if isinstance(message, MetadataRequest) else Reply
+        self._links.send(link, message)
         return number
 
     def after(self, delay_us: int, then: Callable[[], None]) -> Timer:
@@ -152,7 +157,10 @@ class AnyBrokerRequests:
         if isinstance(message, MetadataReply | Reply):
             request = self._open.get(message.request_id)
             if request is not None:
-                request.answered(message)
+                if message.code is Code.OK and not isinstance(message, request.expects):
+                    self._context.refuse(message, f"a {request.expects.__name__} was asked for")
+                else:
+                    request.answered(message)
                 return True
         return False
 

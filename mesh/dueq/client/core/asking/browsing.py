@@ -12,6 +12,7 @@ from typing import NamedTuple
 from dueq.client.core.asking.directory import Topic
 from dueq.client.core.asking.leader_questions import Answer, LeaderQuestions, Question
 from dueq.client.core.ports.events import Browse, EndBrowse
+from dueq.client.core.ports.faults import fault_of_page
 from dueq.errors import DueqError, InvalidRequest, SnapshotLost
 from dueq_codecs.messages import BrowseReply, BrowseRequest
 
@@ -57,6 +58,11 @@ class Browsing(LeaderQuestions[Browse]):
             f"the snapshot of partition {event.partition} of {event.topic!r} is lost ({why}): "
             "what was read of it is right, the rest would be of another instant; browse again"
         )
+
+    def _fault(self, question: Question[Browse], message: Answer, body: bytes | memoryview) -> str | None:
+        assert isinstance(message, BrowseReply)
+        assert isinstance(question.request, BrowseRequest)
+        return fault_of_page(question.request, message, body)
 
     def _take(self, question: Question[Browse], message: Answer, body: bytes | memoryview) -> None:
         assert isinstance(message, BrowseReply)

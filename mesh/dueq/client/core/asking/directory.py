@@ -12,11 +12,14 @@ from dueq.client.core.asking.any_broker import Answer, AnyBrokerRequest, AnyBrok
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
 from dueq.client.core.links.refusals import error_of
+from dueq.client.core.ports.faults import fault_of_topic
 from dueq.errors import DueqError, TopicNotFound
 from dueq_codecs.messages import Code, MetadataReply, MetadataRequest, PartitionInfo, TopicInfo
 
 REFRESH_US_MIN: Final = 50_000
 """The least time between two questions about one topic."""
+
+BACK_OFF_US: Final = 200_000
 
 OLD_US: Final = 30_000_000
 """A topic in use is asked for again after this time."""
@@ -206,10 +209,15 @@ class Directory:
             if info is not None:
                 self._doubt(info, request.link, may_be_old=bool(answer.text))
             if info is not None and not self.is_past(info):
-                self._known(name, fetch, info)
+                fault = fault_of_topic(info)
+                if fault is None:
+                    self._known(name, fetch, info)
+                else:
+                    self._context.refuse(answer, fault)
+                    request.again(self._context.jittered(BACK_OFF_US))
                 return
         elif answer.code in (Code.BUSY, Code.COORDINATOR_UNAVAILABLE, Code.NOT_LEADER):
-            request.again(self._context.jittered(200_000))
+            request.again(self._context.jittered(BACK_OFF_US))
             return
         elif answer.code is not Code.TOPIC_NOT_FOUND:
             self._fail(name, fetch, error_of(answer.code, answer.text))

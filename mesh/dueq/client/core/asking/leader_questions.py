@@ -78,6 +78,10 @@ class LeaderQuestions(Generic[Asked]):
         """Return the error where an answer can no longer be had."""
         raise NotImplementedError
 
+    def _fault(self, question: Question[Asked], message: Answer, body: bytes | memoryview) -> str | None:
+        """Say why an answer that is OK is none to this question, or None."""
+        raise NotImplementedError
+
     def _take(self, question: Question[Asked], message: Answer, body: bytes | memoryview) -> None:
         """Take an answer that is OK."""
         raise NotImplementedError
@@ -107,9 +111,8 @@ class LeaderQuestions(Generic[Asked]):
         if question is None:
             return False
         code = message.code
-        if code is Code.OK and not isinstance(message, Reply):
-            self._close(question)
-            self._take(question, message, bodies[0] if bodies else b"")
+        if code is Code.OK:
+            self._maybe_answered(question, message, bodies[0] if bodies else b"")
         elif code is Code.UNKNOWN_SESSION:
             self._fail(question, self._gone(question.event, message.text))
         elif code in FINAL:
@@ -117,6 +120,19 @@ class LeaderQuestions(Generic[Asked]):
         else:
             self._postponed(question, message)
         return True
+
+    def _maybe_answered(
+        self, question: Question[Asked], message: Answer | Reply, body: bytes | memoryview
+    ) -> None:
+        if isinstance(message, Reply):
+            self._context.refuse(message, "it says nothing of messages")
+            return
+        fault = self._fault(question, message, body)
+        if fault is not None:
+            self._context.refuse(message, fault)
+            return
+        self._close(question)
+        self._take(question, message, body)
 
     def link_up(self) -> None:
         """Send what waited for a link."""

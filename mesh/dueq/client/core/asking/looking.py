@@ -8,6 +8,7 @@ from dueq.client.core.asking.directory import Topic
 from dueq.client.core.asking.keyed import home_of_key
 from dueq.client.core.asking.leader_questions import Answer, LeaderQuestions, Question
 from dueq.client.core.ports.events import Look
+from dueq.client.core.ports.faults import fault_of_look
 from dueq.errors import DueqError, InvalidRequest, TopicNotFound
 from dueq_codecs.messages import LookReply, LookRequest
 
@@ -43,6 +44,11 @@ class Looking(LeaderQuestions[Look]):
 
     def _gone(self, event: Look, why: str) -> DueqError:
         return TopicNotFound(f"{self._where(event)} is gone: {why}")
+
+    def _fault(self, question: Question[Look], message: Answer, body: bytes | memoryview) -> str | None:
+        assert isinstance(message, LookReply)
+        assert isinstance(question.request, LookRequest)
+        return fault_of_look(question.request, message, body)
 
     def _take(self, question: Question[Look], message: Answer, body: bytes | memoryview) -> None:
         assert isinstance(message, LookReply)

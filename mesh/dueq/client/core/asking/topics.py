@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from dueq import limits
 from dueq.client.core.asking.any_broker import SILENCE_US, Answer, AnyBrokerRequest, AnyBrokerRequests
 from dueq.client.core.asking.directory import Directory
 from dueq.client.core.links.calls import Calls
@@ -15,6 +16,7 @@ from dueq.client.core.links.links import Links
 from dueq.client.core.links.refusals import FINAL, error_of
 from dueq.client.core.ports.events import Connect, CreateTopic, DeleteTopic, FetchTopics, UpdateTopic
 from dueq.errors import Disconnected, DueqError, OutcomeUnknown, TopicNotFound
+from dueq_codecs.documents import decode_document
 from dueq_codecs.messages import (
     ClientMessage,
     Code,
@@ -30,6 +32,7 @@ from dueq_codecs.messages import (
 REPLICAS: Final = 3
 COORDINATE_SILENCE_US: Final = 4_000_000
 """A topic is created in ZooKeeper: ask again after this time without an answer."""
+VERSION_MAX: Final = (1 << 63) - 1
 NO_UID: Final = (1 << 32) - 1
 """What no partition has as its uid."""
 POLL_US: Final = 50_000
@@ -186,6 +189,10 @@ class Topics:
         def answered(answer: Answer) -> None:
             if not isinstance(answer, MetadataReply) or answer.code is not Code.OK:
                 question.not_found(answer)
+                return
+            if answer.more and known and answer.topics and answer.topics[-1].name <= known[-1].name:
+                self._tools.context.refuse(answer, f"it does not go on after topic {known[-1].name!r:.80}")
+                question.again(BACK_OFF_US)
                 return
             self._links.learned(answer.brokers)
             known.extend(answer.topics)
@@ -351,13 +358,13 @@ class Topics:
 def _standing(answer: Answer) -> dict[str, Any] | None:
     """How a topic stands by the answer to its change; None: that cannot be read."""
     try:
-        found = json.loads(answer.document) if isinstance(answer, Reply) else None
+        found = decode_document(answer.document) if isinstance(answer, Reply) else {}
     except ValueError:
         return None
-    if not isinstance(found, dict) or type(found.get("version")) is not int:
+    version = found.get("version")
+    if type(version) is not int or not 0 <= version <= VERSION_MAX:
         return None
-    uids = found.get("partitions")
-    whole = isinstance(uids, list) and all(type(uid) is int for uid in uids)
+    whole = _are_uids(found.get("partitions"))
     return found if whole and isinstance(found.get("update"), str) else None
 
 
@@ -365,6 +372,11 @@ def _partitions_of(answer: Answer) -> list[int]:
     """The uids in the answer to a creation; empty if it names none, or cannot be read."""
     try:
         uids = json.loads(answer.document) if isinstance(answer, Reply) else []
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
-    return [uid for uid in uids if isinstance(uid, int)] if isinstance(uids, list) else []
+    return uids if _are_uids(uids) else []
+
+
+def _are_uids(found: object) -> bool:
+    """Whether this is a list of what partitions may have as their uids."""
+    return isinstance(found, list) and all(type(uid) is int and 0 <= uid <= limits.UID_MAX for uid in found)

@@ -27,6 +27,7 @@ from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
 from dueq.client.core.links.refusals import FINAL, error_of
 from dueq.client.core.ports.change import GATHER_FROM, NEVER_US, Change, Part, RequestWindow
+from dueq.client.core.ports.faults import fault_of_change
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import Busy, Disconnected, DueqError, NotLeader, OutcomeUnknown, TopicNotFound
 from dueq_codecs.messages import BrokerMessage, ChangeReply, Code, Reply
@@ -130,8 +131,7 @@ class RequestWindows:
         if change is None:
             return False
         if message.code is Code.OK:
-            if isinstance(message, ChangeReply):
-                self._succeeded(change, message)
+            self._maybe_succeeded(change, message)
         elif message.code is Code.UNKNOWN_BODY and self._bringing.wants(change):
             change.link, change.refusal = 0, error_of(message.code, message.text)
             change.set_timer(None)
@@ -299,6 +299,17 @@ class RequestWindows:
         change.set_timer(self._context.after(delay_us, lambda: self._send(change)))
 
     # -------------------------------------------------------------- answers
+
+    def _maybe_succeeded(self, change: Change, reply: ChangeReply | Reply) -> None:
+        fault = "it says nothing of rows"
+        if isinstance(reply, ChangeReply):
+            fault = fault_of_change(change.request, reply) or ""
+            if not fault:
+                self._succeeded(change, reply)
+                return
+        # It may well have taken effect: the repetition is told what came of it.
+        change.uncertain = True
+        self._context.refuse(reply, fault)
 
     def _succeeded(self, change: Change, reply: ChangeReply) -> None:
         for part in self._close(change):

@@ -56,6 +56,15 @@ class _Upload:
         self.out: dict[int, int] = {}
         self.again: list[int] = []
 
+    def is_answer(self, reply: ChunkReply | Reply) -> bool:
+        """Whether this says of a chunk under way that it is safe, in the one upload that the row has."""
+        return (
+            isinstance(reply, ChunkReply)
+            and reply.chunk == self.out[reply.request_id]
+            and reply.upload > 0
+            and self.number in (0, reply.upload)
+        )
+
     @property
     def payload(self) -> memoryview:
         """The present row's bytes."""
@@ -96,9 +105,13 @@ class Uploads:
         """Take an answer; False if it is to nothing here."""
         if not isinstance(message, ChunkReply | Reply):
             return False
-        upload = self._asked.pop(message.request_id, None)
+        upload = self._asked.get(message.request_id)
         if upload is None:
             return False
+        if message.code is Code.OK and not upload.is_answer(message):
+            self._context.refuse(message, f"it is not about chunk {upload.out[message.request_id]}")
+            return True
+        del self._asked[message.request_id]
         chunk = upload.out.pop(message.request_id)
         if message.code is Code.OK and isinstance(message, ChunkReply):
             self._chunk_safe(upload, message)

@@ -104,11 +104,12 @@ class Arrivals:
     def _assembled(self, name: int, token: int, size: int) -> bytes | None:
         chunks = self.chunks.get((name, token), {})
         count = -(-size // limits.CHUNK_BYTES)
-        if len(chunks) != count:
+        if len(chunks) < count:
             return None
-        payload = b"".join(chunks[number] for number in range(count))
+        pieces = [chunks[number] for number in range(count) if number in chunks]
         self._drop((name, token))
-        return payload
+        # With another number of chunks they are of another payload: they come again with the push.
+        return b"".join(pieces) if len(pieces) == count else None
 
     def _drop(self, key: tuple[int, int]) -> None:
         self._bytes -= sum(map(len, self.chunks.pop(key).values()))

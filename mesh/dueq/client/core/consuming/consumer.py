@@ -128,6 +128,9 @@ class Consumer:
         session = self._leaders.sessions.get(leader)
         if session is None or reply.attach != session.attach:
             return
+        if reply.number > session.number:
+            self._context.refuse(reply, f"frame {reply.number} was not sent, only {session.number} were")
+            return
         if reply.code is not Code.OK:
             self._refused(session, reply)
             return

@@ -91,8 +91,12 @@ class Pulling:
             self._finish(pulling, keep=0)
 
     def knows(self, name: bytes) -> bool:
-        """Whether frames with this name are of a pull, or of those that wait."""
+        """Whether answers with this name are to a pull, or to those that wait."""
         return name in self._open or name == self._waiting.name
+
+    def is_open(self, name: bytes) -> bool:
+        """Whether pushes with this name are of a pull."""
+        return name in self._open
 
     def _found(self, pulling: PullCall, topic: Topic | DueqError) -> None:
         if pulling.over:

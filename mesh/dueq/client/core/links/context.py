@@ -10,6 +10,7 @@ from dueq.client.core.ports.clock import MeshClock
 from dueq.client.core.ports.effects import Effect, Log
 from dueq.client.core.ports.timers import Timer, Timers
 from dueq.instant import Now
+from dueq_codecs.messages import BrokerMessage
 
 
 class RandomSource(Protocol):
@@ -29,6 +30,7 @@ class Context:
             requests.
         now: the instant of the present step.
         effects: orders of the present step, in order.
+        refused: answers and pushes of brokers that were dropped, as something is wrong with them.
         steady: no link falls silent, and leaders stay: nobody looks after them.
     """
 
@@ -42,6 +44,7 @@ class Context:
         self.clock = MeshClock()
         self._random = random
         self._requests = 0
+        self.refused = 0
 
     @property
     def mono_us(self) -> int:
@@ -55,6 +58,11 @@ class Context:
     def log(self, level: str, event: str, **fields: object) -> None:
         """Order one line of log."""
         self.effects.append(Log(level, event, fields))
+
+    def refuse(self, message: BrokerMessage, fault: str) -> None:
+        """Drop what a broker has sent: whoever waits for it has heard nothing."""
+        self.refused += 1
+        self.log("warning", "answer.refused", kind=type(message).__name__, reason=fault, count=self.refused)
 
     def after(self, delay_us: int, action: Callable[[], None]) -> Timer:
         """Run `action` once `delay_us` have passed."""

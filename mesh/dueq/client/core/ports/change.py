@@ -19,7 +19,7 @@ from dueq.client.core.ports.joining import Body, bodies_of, columns_of, joined, 
 from dueq.client.core.ports.returning import Returning
 from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.core.ports.timers import Timer
-from dueq.errors import DueqError, KeyTaken, MessageLeased, RequestDiffers
+from dueq.errors import DueqError, KeyTaken, MessageLeased, OutcomeUnknown, RequestDiffers
 from dueq.time_text import instant_text
 from dueq_codecs.digest import request_digest
 from dueq_codecs.groups import joined_groups
@@ -529,6 +529,8 @@ class RequestWindow:
 
 
 def _what_was_met(outcome: Outcome, present: ids.MessageId, due: int) -> str | DueqError:
+    if outcome is Outcome.UNKNOWN:
+        return OutcomeUnknown("its key may name a message already: the broker's answer is of a newer build")
     if outcome is Outcome.DIFFERS:
         return RequestDiffers("its idempotency key came with another request before")
     text = ids.to_text(present)

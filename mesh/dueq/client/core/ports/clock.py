@@ -16,6 +16,8 @@ from dueq.instant import Now
 
 SAMPLES_MAX = 64
 SAMPLE_AGE_US = 120_000_000
+MESH_US_MAX = 4_102_444_800_000_000
+"""What no clock shows: the year 2100."""
 
 
 class Sample(NamedTuple):
@@ -49,6 +51,8 @@ class MeshClock:
             return  # the broker's wall clock stepped between the two
         middle_us = (sent.mono_us + now.mono_us) // 2
         mesh_us = (received_us + replied_us) // 2 + mesh_offset_us
+        if not 0 <= mesh_us <= MESH_US_MAX:
+            return
         self._samples.append(Sample(now.mono_us, round_trip_us, mesh_us - middle_us))
         fresh = [sample for sample in self._samples if now.mono_us - sample.taken_us <= SAMPLE_AGE_US]
         self.best = min(fresh, key=lambda sample: sample.error_us(now))

@@ -11,6 +11,7 @@ from dueq_codecs.messages import Code, LookReply, LookRequest
 from tests.unit.client.stage import TOPIC, Stage, endpoint, of, sent
 
 PATIENCE_MS = 10_000
+DOCUMENT = '{"upload":0,"size":4}'
 
 
 @pytest.fixture
@@ -30,8 +31,10 @@ def look(stage: Stage, uid: int = 1) -> list[Effect]:
 def test_the_answer_of_the_leader_completes_the_call(stage: Stage) -> None:
     [request] = sent(look(stage), LookRequest)
     assert (request.uid, request.first, request.sequence, request.row, request.current) == (1, 5, 6, 7, True)
-    [done] = of(stage.receive("a", LookReply(request.request_id, Code.OK, document="{}"), b"body"), Completed)
-    assert (done.call, done.value.document, done.value.body) == (7, "{}", b"body")
+    [done] = of(
+        stage.receive("a", LookReply(request.request_id, Code.OK, document=DOCUMENT), b"body"), Completed
+    )
+    assert (done.call, done.value.document, done.value.body) == (7, DOCUMENT, b"body")
 
 
 def test_the_new_leader_is_asked_the_same(stage: Stage) -> None:
