@@ -339,6 +339,8 @@ LOOKS_MAX: Final = 4096
 """Messages that are looked at at the same time at one broker."""
 BROWSE_SNAPSHOTS_MAX: Final = 8
 """Snapshots that one broker keeps for those who browse: each holds up compactions."""
+BROWSE_READS_MAX: Final = 4
+"""Pages, and chunks of long payloads, of one snapshot that are read at the same time."""
 BROWSE_ROWS_MAX: Final = 1024
 BROWSE_BYTES_MAX: Final = 1 << 20
 """Payload bytes of one page, unless its one row has more."""

@@ -95,6 +95,9 @@ class Browsing:
         if request.close:
             self._end(request.snapshot)
             self._ctx.reply(route, BrowseReply(request.request_id, Code.OK, last=True))
+        elif found.reading >= limits.BROWSE_READS_MAX:
+            text = f"{found.reading} pages of snapshot {request.snapshot:x} are being read"
+            return Refusal(Code.BUSY, text, _RETRY_MS)
         elif request.upload:
             self._read_chunk(route, request, found)
         else:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dueq import limits
 from dueq.core.front.browsing import Browsing
 from dueq.core.ports.entry import NO_ENTRIES
 from dueq.core.ports.events import Route
@@ -70,3 +71,29 @@ def test_a_page_without_rows_is_followed_by_what_comes_behind_it() -> None:
     assert (third.after, third.of) == ((5, 8), b"")
     [reply] = led.replies
     assert (reply.code, reply.last, reply.applied) == (Code.OK, True, 9)
+
+
+def test_few_pages_of_one_snapshot_are_read_at_the_same_time() -> None:
+    """Whoever asks for more has to wait: the reading thread reads for deliveries, too."""
+    led = Led()
+    both: Any = led
+    browsing = Browsing(both)
+    assert browsing.requested(Route(b"r"), BrowseRequest(0, "t", UID), both, NOW) is None
+    [(asked, _)] = led.reads
+    number = asked.pages
+
+    def ask(request_id: int, **fields: Any) -> Code | None:
+        refusal = browsing.requested(
+            Route(b"r"), BrowseRequest(request_id, "t", UID, number, **fields), both, NOW
+        )
+        return None if refusal is None else refusal.code
+
+    for request_id in range(1, limits.BROWSE_READS_MAX):  # the first page is being read, too
+        assert ask(request_id, upload=request_id % 2) is None
+    assert ask(50) == ask(51, upload=7) == Code.BUSY
+    assert ask(1) is None  # it is being read already
+    assert len(led.reads) == limits.BROWSE_READS_MAX
+    led.answer((5, 8), b"", last=True)
+    assert ask(50) is None
+    assert ask(51) == Code.BUSY
+    assert ask(52, close=True) is None
