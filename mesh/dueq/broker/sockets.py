@@ -54,6 +54,11 @@ _CLIENT_MESSAGES = (
     ChunkRequest, ConsumerFrame, BrowseRequest, LookRequest,
 )  # fmt: skip
 _FRAMES_PER_TURN = 500
+_CLIENT_FRAMES_MAX = 3
+"""A client's message has a header and a body at most. More than this is not even kept until it is refused."""
+_DROPPED_AT_ONCE = 16
+_MORE = int(zmq.RCVMORE)
+_NOBLOCK = int(zmq.NOBLOCK)
 _BYTES_PER_TURN = 8 << 20
 _SOCKETS_MAX = 4096
 
@@ -100,6 +105,8 @@ class Sockets:
         # Whether there may be input that the descriptor does not tell of: whatever is done with a socket takes in what
         # its descriptor would have told.
         self._unsure = True
+        # The rest of a message that has too many frames is still to be thrown away.
+        self._is_dropping = False
         waiter.add(self._descriptor)
 
     def readable(self) -> bool:
@@ -125,14 +132,44 @@ class Sockets:
             if not has_input(self._router):
                 self._unsure = False
                 break
-            identity, *frames = self._router.recv_multipart(zmq.NOBLOCK)
-            event = self._accept(identity, frames)
-            if event is not None:
-                events.append(event)
-            weight += sum(map(len, frames))
+            if self._is_dropping:
+                weight += self._drop_some()
+            else:
+                identity, frames = self._take()
+                event = self._accept(identity, frames) if not self._is_dropping else None
+                if event is not None:
+                    events.append(event)
+                weight += sum(map(len, frames))
             if weight > _BYTES_PER_TURN:
                 break
         self.counts.frames_in += len(events)
+
+    def _take(self) -> tuple[bytes, list[bytes]]:
+        """Return a connection's next message; if it has too many frames, the rest is dropped from now on."""
+        router = self._router
+        frames: list[bytes] = []
+        identity = router.recv(_NOBLOCK)
+        is_broker = self._introductions.life_of(identity) is not None
+        while router.getsockopt(_MORE):
+            if len(frames) >= _CLIENT_FRAMES_MAX and not is_broker:
+                self._is_dropping = True
+                reason = (
+                    f"a message of more than {_CLIENT_FRAMES_MAX} frames on a connection that is no broker's"
+                )
+                self._refuse(identity, Code.BAD_FRAME, reason)
+                break
+            frames.append(router.recv(_NOBLOCK))
+        return identity, frames
+
+    def _drop_some(self) -> int:
+        """Throw a few frames away, and return their bytes: nobody may hold up the loop with millions of them."""
+        dropped = 0
+        for _ in range(_DROPPED_AT_ONCE):
+            dropped += len(self._router.recv(_NOBLOCK))
+            if not self._router.getsockopt(_MORE):
+                self._is_dropping = False
+                break
+        return dropped
 
     def _accept(self, identity: bytes, frames: Frames) -> Event | None:
         """Return what a message is to the core; None if it is nothing, or was refused."""

@@ -13,6 +13,8 @@ from dueq.limits import FRAME_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX
 _SEND_HIGH_WATER = 1_000
 _RECEIVE_HIGH_WATER = 2 * REQUESTS_IN_FLIGHT_MAX
 """Messages of one connection that libzmq takes in ahead of us; then its sender feels TCP's own limits."""
+_HANDSHAKE_MS = 5_000
+"""Whoever connects and does not speak ZeroMQ within this time is cut off: there are so many descriptors."""
 _PROBE_AFTER_S, _PROBE_EVERY_S, _PROBES = 4, 2, 3
 _UNANSWERED_MS = 10_000
 
@@ -59,6 +61,7 @@ def tune(socket: zmq.Socket[bytes]) -> None:
     socket.setsockopt(zmq.SNDHWM, _SEND_HIGH_WATER)
     socket.setsockopt(zmq.RCVHWM, _RECEIVE_HIGH_WATER)
     socket.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
+    socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
     # No heartbeats of libzmq's own: in 4.3.5 their timer writes without asking whether the connection is broken, and so
     # aborts the process when a connection is reset while its input waits for a full pipe (stream_engine_base.cpp,
     # timer_event → out_event → zmq_assert (!_io_error)). Anybody could do that to a broker. The kernel's probes and its

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from dueq.broker import tuning
 from dueq.broker.introductions import Identity
 from dueq.broker.sockets import Sockets
 from dueq.broker.waiting import Waiter
@@ -16,6 +19,7 @@ from dueq.limits import HEADER_BYTES_MAX
 from dueq_codecs.envelope import seal
 from dueq_codecs.frames import encode
 from dueq_codecs.messages import (
+    Append,
     ChunkReply,
     Code,
     Hello,
@@ -29,6 +33,7 @@ from dueq_codecs.messages import (
     SnapshotRequest,
     UploadWanted,
 )
+from dueq_codecs.records import LogEntry, Record, RecordKind
 from tests.unit.broker.stage import Node, RawClient, broker_hello
 
 
@@ -364,3 +369,47 @@ def test_input_that_a_send_has_taken_notice_of_is_read(node: Node, client: RawCl
         node.sockets.to_client(identity, MetadataReply(number, Code.OK))
         events = node.receive_until(lambda events, number=number: asked(events) == [number])  # type: ignore[misc]
         assert asked(events) == [number]
+
+
+def test_a_message_of_very_many_frames_is_thrown_away_unread_and_in_many_turns(
+    node: Node, client: RawClient, start: Callable[..., Any]
+) -> None:
+    """No message of a client has more than a body; the loop would take seconds for what anybody may send."""
+    many = 100_000
+    client.say_frames(*encode(MetadataRequest(7)), *[b""] * many)
+    client.say(MetadataRequest(1))
+    other: RawClient = start(RawClient, node.endpoint)
+    other.say(MetadataRequest(2))
+    turns = []
+
+    def both_are_heard(events: list[Event]) -> bool:
+        turns.append(len(events))
+        return sorted(asked(events)) == [1, 2]
+
+    node.receive_until(both_are_heard)
+    assert len(turns) > 10
+    reply = client.hear()
+    assert isinstance(reply, Reply)
+    assert reply.code is Code.BAD_FRAME
+    assert node.sockets.counts.refused == {"bad_frame": 1}
+
+
+def test_a_broker_may_send_as_many_frames_as_it_has_entries(node: Node, start: Callable[..., Any]) -> None:
+    peer: RawClient = start(RawClient, node.endpoint)
+    peer.say(broker_hello("b2", 1))
+    entries = [LogEntry(Record(RecordKind.BARRIER, 1, 1, number, 1), b"") for number in range(1, 50)]
+    peer.say(replace(frame(), appends=[Append(1, 1, 0, 0, 0, entries)]))
+    node.receive_until(lambda events: heard(events) == [0])
+    assert not node.sockets.counts.refused
+
+
+def test_a_connection_that_says_nothing_is_closed(
+    monkeypatch: pytest.MonkeyPatch, start: Callable[..., Any]
+) -> None:
+    """It holds a descriptor, of which there are so many."""
+    monkeypatch.setattr(tuning, "_HANDSHAKE_MS", 200)
+    node: Node = start(Node, "b1")
+    host, _, port = node.endpoint.removeprefix("tcp://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as silent:
+        while silent.recv(1024):  # first comes the greeting, then the end
+            pass
