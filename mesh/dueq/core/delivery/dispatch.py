@@ -263,6 +263,11 @@ class TopicDispatcher:
         self._sessions.route_lost(route, unsent, now)
         self._pulls.route_lost(route, unsent, now)
 
+    def routes(self) -> set[Route]:
+        """Return the routes of all consumers and pulls."""
+        sessions = self._consumers.by_number.values()
+        return {session.route for session in sessions if session.route is not None}
+
     def shift(self, gap_us: int, now: Now) -> None:
         """The process was paused: leases and sessions have lived shorter than the clock says."""
         for lane in self._lanes.values():

@@ -65,6 +65,8 @@ Bodies = list[bytes | memoryview]
 
 FOR_CONSUMERS: Final = (Push, PushChunk, ConsumerReply)
 """Messages from a leader to consumers."""
+_SWEEP_FROM: Final = 1024
+"""With fewer routes than this, those of clients that left are not cleared."""
 
 
 _ToLeader = ChangeRequest | ChunkRequest | BrowseRequest | LookRequest
@@ -100,6 +102,9 @@ class Clients:
         self._browsing, self._looking = browsing, looking
         self._overviews, self._summaries, self._gate = overviews, summaries, gate
         self._stirred: dict[str, None] = {}
+        # The topics of which consumers have spoken by each route; those of clients that left are cleared later.
+        self._consumed: dict[Route, dict[str, None]] = {}
+        self._sweep_from = _SWEEP_FROM
         self._handlers: dict[type, Callable[[Any, ClientFrameReceived, Now], None]] = {
             Hello: self._on_hello,
             MetadataRequest: self._on_metadata,
@@ -375,9 +380,15 @@ class Clients:
 
     def route_lost(self, event: RouteLost, now: Now) -> None:
         """A frame could not be sent: have its consumers attach again; what a peer sent by us goes back to it."""
-        for dispatcher in self._dispatchers.values():
-            dispatcher.route_lost(event.route, event.unsent, now)
         settings, unsent = self._ctx.settings, event.unsent
+        topics = self._consumed.pop(event.route, {})
+        if isinstance(unsent, FOR_CONSUMERS):
+            topics[unsent.topic] = None
+        for name in topics:
+            dispatcher = self._dispatchers.get(name)
+            if dispatcher is not None:
+                dispatcher.route_lost(event.route, unsent, now)
+                self.stir(name)
         if event.route.via or not isinstance(unsent, FOR_CONSUMERS) or unsent.leader == settings.broker_id:
             return
         if unsent.leader in self._ctx.peers:
@@ -408,8 +419,19 @@ class Clients:
         if len(frame.consumer_id) != 16:
             self._refuse_consumer(route, frame, Code.INVALID_REQUEST, "a consumer id has 16 bytes")
             return
+        self._consumed.setdefault(route, {})[frame.topic] = None
         dispatcher.consumer_frame(route, frame, now)
         self.stir(frame.topic)
+        if len(self._consumed) >= self._sweep_from:
+            self._forget_routes()
+
+    def _forget_routes(self) -> None:
+        """Keep the routes by which somebody consumes."""
+        self._consumed = {}
+        for name, dispatcher in self._dispatchers.items():
+            for route in dispatcher.routes():
+                self._consumed.setdefault(route, {})[name] = None
+        self._sweep_from = max(2 * len(self._consumed), _SWEEP_FROM)
 
     def _refuse_consumer(self, route: Route, frame: ConsumerFrame, code: Code, text: str) -> None:
         self._ctx.metrics.errors[code.name.lower()] += 1
