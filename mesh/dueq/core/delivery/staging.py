@@ -7,7 +7,7 @@ and sent on at once as PushChunk frames, all uploads in turn, so that a huge mes
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -71,7 +71,8 @@ class Stager:
         self._send = send
         self._reading: dict[int, tuple[Lane, Slots, U64]] = {}
         self._chunks: dict[int, tuple[_Upload, int]] = {}
-        self._uploads: deque[_Upload] = deque()
+        # By lane and slot, in the order of turns: what is sent anew takes the place of what was on its way before.
+        self._uploads: OrderedDict[tuple[Lane, int], _Upload] = OrderedDict()
 
     # -------------------------------------------------------------- short payloads
 
@@ -136,11 +137,9 @@ class Stager:
             if session is None or not session.reachable:
                 continue
             leases.ready[slot] = 0
-            self._uploads.append(
-                _Upload(
-                    lane, slot, int(leases.token[slot]), owner, session.attach, int(entries["place"][at]),
-                    -(-int(entries["size"][at]) // limits.CHUNK_BYTES),
-                )
+            self._uploads[lane, slot] = _Upload(
+                lane, slot, int(leases.token[slot]), owner, session.attach, int(entries["place"][at]),
+                -(-int(entries["size"][at]) // limits.CHUNK_BYTES),
             )  # fmt: skip
         self._read_chunks()
 
@@ -159,7 +158,7 @@ class Stager:
     def _read_chunks(self) -> None:
         """Read on, one chunk of each upload in turn."""
         while self._uploads and len(self._chunks) < CHUNKS_IN_FLIGHT:
-            upload = self._uploads.popleft()
+            place, upload = self._uploads.popitem(last=False)
             if self._session_of(upload) is None:
                 continue
             token = self._new_token()
@@ -167,7 +166,7 @@ class Stager:
             self.reads.append(ReadChunk(token, upload.lane.uid, upload.upload, upload.next))
             upload.next += 1
             if upload.next < upload.chunks:
-                self._uploads.append(upload)
+                self._uploads[place] = upload
 
     def chunk_read(self, done: ChunkRead) -> bool:
         """A chunk came from the store: send it on; False if it could not be read."""
@@ -200,7 +199,9 @@ class Stager:
     def forget(self, lane: Lane) -> None:
         """The partition is no longer led: its reads come to nothing."""
         self._reading = {token: asked for token, asked in self._reading.items() if asked[0] is not lane}
-        self._uploads = deque(upload for upload in self._uploads if upload.lane is not lane)
+        self._uploads = OrderedDict(
+            (place, upload) for place, upload in self._uploads.items() if upload.lane is not lane
+        )
         self._chunks = {token: asked for token, asked in self._chunks.items() if asked[0].lane is not lane}
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dueq import limits
 from dueq.core.delivery.consumers import Consumers
 from dueq.core.delivery.lane import BATCHES_MAX
 from dueq.core.delivery.resending import AGAIN_MAX
 from dueq.core.turn.deadlines import Deadlines
 from dueq.core.turn.metrics import CoreMetrics
+from dueq_codecs.messages import PushChunk
 from tests.unit.core.delivery.test_pausing import configure, paused, resumed
 from tests.unit.core.led import Stage, at, keys_in
 
@@ -71,3 +75,24 @@ def test_attaches_without_end_in_a_pause_leave_a_bounded_number_of_batches() -> 
     configure(stage, 25, resumed())
     [again] = stage.run(30)
     assert keys_in(again) == keys_in(push)
+
+
+@pytest.mark.parametrize("pushed_before", [False, True], ids=["for the first time", "again"])
+def test_attaches_while_the_disk_is_slow_ask_for_each_long_payload_once(pushed_before: bool) -> None:
+    """Each attach has the chunks of what is on its way sent anew. They wait for the disk, and it may hang."""
+    stage = Stage()
+    keys = stage.insert([10] * 9, size=30 * limits.CHUNK_BYTES, upload=77)
+    stage.attach(0, credit_bytes=1 << 40)
+    stage.run(10)
+    if pushed_before:
+        stage.read_payloads(11)
+        assert stage.run(12)
+    for attach in range(2, 300):
+        stage.attach(20, attach=attach, number=attach, credit_bytes=1 << 40)
+        stage.tick(20)
+    assert len(stage.dispatcher._stager._uploads) <= len(keys)
+    stage.read_payloads(30)
+    chunks = [m for _, m, _ in stage.sent if isinstance(m, PushChunk) and m.attach == 299]
+    assert {m.row for m in chunks} == set(range(9))
+    (push,) = stage.run(31)
+    assert sorted(keys_in(push)) == keys
