@@ -127,10 +127,7 @@ class Replies:
         if session.route is None:
             return
         if coming is None:
-            coming = sum(
-                int(np.count_nonzero(lane.leases.coming() == session.number_here))
-                for lane in self._lanes.values()
-            )
+            coming = self._coming(session)
         waiting = self._count_waiting(now)
         if waiting:
             session.told_round = self._round
@@ -144,6 +141,14 @@ class Replies:
                 session.push_number, self._broker_id, coming, self._incarnation, now.mono_us,
             ),
         )  # fmt: skip
+
+    def _coming(self, session: ConsumerSession) -> int:
+        """Return how many leases of a session have not been pushed (again)."""
+        if not session.rows_out:
+            return 0
+        number = session.number_here
+        tables = [lane.leases for lane in self._lanes.values() if len(lane.leases)]
+        return sum(int(np.count_nonzero(leases.coming() == number)) for leases in tables)
 
     def _count_waiting(self, now: Now) -> int:
         if not self._demand.has_waiting(now):

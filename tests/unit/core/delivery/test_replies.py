@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dueq.core.delivery.leases import I64, LeaseTable
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerReply
 from tests.unit.core.led import ALICE, BOB, Stage, at, pushed
 
@@ -113,3 +116,26 @@ def test_who_has_said_goodbye_is_not_told_of_a_new_leader() -> None:
     stage.dispatcher.unlead(1, at(20))
     stage.dispatcher.served_by(1, "b2", at(30))
     assert told_to_look(stage, 30) == []
+
+
+def test_a_beat_looks_only_at_partitions_that_have_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic may have a thousand partitions, and ten consumers for each of them beat all the time."""
+    looks: list[int] = []
+    whole = LeaseTable.coming
+
+    def coming(leases: LeaseTable) -> I64:
+        looks.append(len(leases))
+        return whole(leases)
+
+    monkeypatch.setattr(LeaseTable, "coming", coming)
+    stage = Stage(partitions=30)
+    stage.attach(0)
+    stage.attach(0, consumer=BOB, credit=0)
+    stage.insert([100] * 3, uid=7)
+    stage.run(90)
+    looks.clear()
+    reply = stage.beat(91, number=2)
+    assert reply is not None
+    assert (reply.coming, looks) == (3, [3])
+    assert stage.beat(91, consumer=BOB, credit=0, number=2) is not None
+    assert looks == [3], "who has no lease waits for no push"
