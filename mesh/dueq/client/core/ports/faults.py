@@ -1,14 +1,13 @@
 """What is wrong with a broker's answer or push, as far as the one who asked can tell.
 
 Frames are decoded before, and decoding believes nothing about bytes. Here is what needs the question: an answer of
-another number of rows, a column that is shorter than the others, a number that no request could carry back. An answer
+another number of rows, a number that no request could carry back. An answer
 with a fault is none: it is counted and dropped, and its question counts as unanswered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -27,7 +26,7 @@ from dueq_codecs.messages import (
     TopicInfo,
 )
 from dueq_codecs.meta import PREFIX_BYTES_MAX
-from dueq_codecs.records import ONE_ROW, U16, RecordKind
+from dueq_codecs.records import ONE_ROW, RecordKind
 from dueq_codecs.topic_settings import SettingsRefused, decode_settings
 
 Body = bytes | memoryview
@@ -38,8 +37,6 @@ ROWS_MAX: Final = 1 << 16
 """What no record has more rows than, whatever its build."""
 CLASS_MAX: Final = (1 << 48) - 1
 """The last class that a message may be of, in the order of a topic."""
-_beside_push: Final = attrgetter("rank", "version", "group", "expires", "shared", "heading")
-_beside_page: Final = attrgetter("rank", "version", "expires", "died_at", "reason", "of", "group", "heading")
 
 
 def fault_of_change(request: ChangeRequest, reply: ChangeReply) -> str | None:
@@ -80,9 +77,6 @@ def _fault_of_present(reply: ChangeReply) -> str | None:
 
 def fault_of_push(push: Push, body: Body) -> str | None:
     """Say why these are no messages, or None."""
-    rows = len(push.rows)
-    if not {0, rows}.issuperset(map(len, _beside_push(push))):
-        return f"the columns of a Push of {rows} rows are of other lengths"
     expected = 0
     for first, sequence, due, _, uid, _, size, *_ in push.each_row():
         if uid > limits.UID_MAX or sequence > limits.SEQUENCE_MAX or size > SIZE_MAX:
@@ -99,7 +93,7 @@ def fault_of_push(push: Push, body: Body) -> str | None:
         expected += int(push.shared_size.sum(dtype=np.int64)) - int(ends[inline].sum())
     if expected != len(body):
         return f"the rows of a Push have {expected} bytes, its body {len(body)}"
-    return _fault_of_places(push.group, push.groups) or _fault_of_headings(push.heading, push.headings)
+    return _fault_of_headings(push.headings)
 
 
 def fault_of_chunk(chunk: PushChunk, body: Body) -> str | None:
@@ -128,8 +122,6 @@ def fault_of_page(request: BrowseRequest, reply: BrowseReply, body: Body) -> str
         return f"a page has {rows} rows"
     if not rows:
         return None if reply.last else "a page without rows is not the last one"
-    if not {0, rows}.issuperset(map(len, _beside_page(reply))):
-        return f"the columns of a page of {rows} rows are of other lengths"
     if int(reply.sequence.max()) > limits.SEQUENCE_MAX or int(reply.size.max()) > SIZE_MAX:
         return "a row is no message"
     instants = (reply.first, reply.due, reply.wait_at, reply.expires, reply.died_at)
@@ -137,11 +129,7 @@ def fault_of_page(request: BrowseRequest, reply: BrowseReply, body: Body) -> str
         return "a row has what is no instant"
     if int(reply.of.max(initial=0)) > CLASS_MAX:
         return "a row is of no class"
-    return (
-        _fault_of_places(reply.reason, reply.reasons)
-        or _fault_of_places(reply.group, reply.groups)
-        or _fault_of_headings(reply.heading, reply.headings)
-    )
+    return _fault_of_headings(reply.headings)
 
 
 def fault_of_look(request: LookRequest, reply: LookReply, body: Body) -> str | None:
@@ -180,16 +168,8 @@ def fault_of_topic(info: TopicInfo) -> str | None:
     return None
 
 
-def _fault_of_places(places: U16, texts: Sequence[str]) -> str | None:
-    largest = int(places.max(initial=0)) if len(places) else -1
-    return f"a row names text {largest} of {len(texts)}" if largest >= len(texts) else None
-
-
-def _fault_of_headings(places: U16, texts: Sequence[str]) -> str | None:
+def _fault_of_headings(texts: Sequence[str]) -> str | None:
     """Say what is wrong with headers that NACKs have given to messages."""
-    fault = _fault_of_places(places, texts)
-    if fault is not None:
-        return fault
     for text in texts:
         try:
             found = decode_document(text) if text else {}
