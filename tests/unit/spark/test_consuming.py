@@ -1,0 +1,54 @@
+"""Which messages a micro-batch takes, without Spark and without a mesh."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from dueq.spark.consuming import Consumption, Leases
+
+
+class Clock(Leases):
+    """A consumer that has some messages, and a clock that goes on by what is waited."""
+
+    def __init__(self, *dues: int, slack_s: float) -> None:
+        self._what = Consumption("t", (), 10, 60.0, 0.2, slack_s)
+        self._held: list[Any] = []
+        self._ended = threading.Event()
+        self._consumer: Any = self
+        self._left = [SimpleNamespace(due=due, id=str(due), lost=False) for due in dues]
+        self._at_ms = 10_000
+        self._ended.wait = self._wait  # type: ignore[method-assign, assignment]
+
+    def now_ms(self) -> int:
+        return self._at_ms
+
+    def _wait(self, seconds: float) -> bool:
+        self._at_ms += round(seconds * 1000)
+        return False
+
+    def receive(self, max_messages: int, timeout: float) -> list[Any]:
+        taken, self._left = self._left[:max_messages], self._left[max_messages:]
+        return taken
+
+    def release(self, messages: list[Any]) -> None:
+        self._left = []
+
+
+def test_what_is_due_just_now_is_held_back_for_others() -> None:
+    leases = Clock(9_000, 9_900, slack_s=0.5)
+    assert [message.due for message in leases._receive(None)] == [9_000]
+    assert leases._receive(None) == []
+
+
+def test_a_query_that_takes_what_there_is_waits_for_what_it_holds_back() -> None:
+    leases = Clock(9_000, 9_900, 9_800, 20_000, slack_s=0.5)
+    assert [message.due for message in leases._receive(10_000)] == [9_000]
+    assert [message.due for message in leases._receive(10_000)] == [9_800, 9_900]
+    assert leases._receive(10_000) == []
