@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypeVar
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -149,10 +149,14 @@ def _show_ticks(said: dict[str, Any], name: str, as_json: bool) -> None:
 
 
 def _tick_text(tick: int, terms: Terms | RecurrenceInfo) -> str:
-    """Return a tick in UTC and, with a cron line, as the clocks of its zone show it."""
+    """Return a tick in UTC and, with a cron line of a zone that is known here, as the clocks of that show it."""
     if not terms.cron or terms.zone == "UTC":
         return instant_text(tick)
-    return f"{instant_text(tick)}  {datetime.fromtimestamp(tick / 1000, ZoneInfo(terms.zone)).isoformat()}"
+    try:
+        zone = ZoneInfo(terms.zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return instant_text(tick)
+    return f"{instant_text(tick)}  {datetime.fromtimestamp(tick / 1000, zone).isoformat()}"
 
 
 def _next_text(found: RecurrenceInfo | None) -> str:

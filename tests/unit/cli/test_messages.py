@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from io import StringIO
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
 
@@ -247,3 +248,18 @@ def test_texts_of_others_are_shown_as_they_are_and_command_no_terminal(
         out = capsys.readouterr().out
         assert shown in out
         assert not {"\x1b", "\x07", "\u202e"} & set(out)
+
+
+def test_a_recurrence_is_shown_where_the_rules_of_its_zone_are_not(
+    dueq_mesh: Mesh, client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(name: str) -> ZoneInfo:
+        raise ZoneInfoNotFoundError(name)
+
+    client.create_topic("t")
+    client.create_recurrence("t", "n", cron="0 3 * * *", zone="Europe/Berlin")
+    monkeypatch.setattr("dueq.cli.cron.ZoneInfo", unknown)
+    assert run(["cron", "show", "t", "n"]) == 0
+    out = capsys.readouterr().out
+    assert "(Europe/Berlin)" in out
+    assert ":00:00.000Z" in out
