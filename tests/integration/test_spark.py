@@ -337,6 +337,15 @@ def test_what_is_no_column_is_said_to_be_none(spark: SparkSession, due: Any, pay
         dueq.spark.schedule(frame, topic="t", due=due, payload=payload, endpoints="tcp://127.0.0.1:1")
 
 
+def test_a_key_or_a_group_that_is_no_utf_8_is_a_bad_row(spark: SparkSession) -> None:
+    frame = spark.sql(
+        "select 5L as due, 'x' as payload, cast(b as string) as s, b from values (X'C3A9'), (X'FF'), (null) as t(b)"
+    )
+    for what in ({"key": "s"}, {"key": "b"}, {"key": None, "group": "s"}):
+        rows = message_columns(frame, "due", "payload", **what).checked(100, None, True).collect()
+        assert [row.reason for row in rows] == [None, f"the {list(what)[-1]} is no UTF-8", None]
+
+
 def test_two_columns_of_one_name_are_said_to_be_two(spark: SparkSession) -> None:
     frame = spark.sql("select 1L as due, 2L as due, 'x' as payload")
     with pytest.raises(InvalidRequest, match=r"the due column 'due' does not fit: .*AMBIGUOUS"):

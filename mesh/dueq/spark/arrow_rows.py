@@ -175,12 +175,16 @@ def _first_wrong(
         sizes > payload_bytes_max, f"the payload has {{}} bytes; the topic allows {payload_bytes_max}", sizes
     )
     if KEY in columns:
+        if (place := _first_not_text(columns[KEY])) is not None:
+            found.append((place, "the key is no UTF-8"))
         lengths = pc.fill_null(pc.binary_length(columns[KEY]), 0).to_numpy(zero_copy_only=False)
         look(lengths > KEY_BYTES_MAX, f"the key has {{}} bytes; it may have {KEY_BYTES_MAX}", lengths)
     if RANK in columns:
         ranks = columns[RANK].to_numpy(zero_copy_only=False)
         look((ranks < 0) | (ranks > RANK_MAX), f"the rank {{}} is not within 0 … {RANK_MAX}", ranks)
-    if GROUP in columns:
+    if GROUP in columns and (place := _first_not_text(columns[GROUP])) is not None:
+        found.append((place, "the group is no UTF-8"))
+    elif GROUP in columns:
         names = columns[GROUP].dictionary_encode()
         faults = {
             place: why for place, name in enumerate(names.dictionary.to_pylist()) if (why := _fault(name))
@@ -189,6 +193,24 @@ def _first_wrong(
         if len(places):
             found.append((int(places[0]), faults[names.indices[int(places[0])].as_py()]))
     return min(found, default=None)
+
+
+def _first_not_text(column: pa.Array) -> int | None:
+    """Return the first row whose bytes are no UTF-8, which Spark's strings may be; None: all are."""
+    stored = column.cast(pa.large_binary())
+    try:
+        stored.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return next(place for place, value in enumerate(stored) if not _is_text(value.as_py()))
+    return None
+
+
+def _is_text(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _fault(group: str) -> str:

@@ -227,6 +227,7 @@ def _reason(payload_bytes_max: int, last_due_ms: int | None, names: set[str]) ->
     )  # fmt: skip
     if KEY in names:
         key = F.col(KEY)
+        found = found.when(~F.is_valid_utf8(key.cast(StringType())), F.lit("the key is no UTF-8"))
         found = found.when(
             F.octet_length(key) > KEY_BYTES_MAX,
             F.concat(
@@ -252,6 +253,7 @@ def reason_of_placing(found: Column, names: Collection[str]) -> Column:
         )
     if GROUP in names:
         group = F.col(GROUP)
+        found = found.when(~F.is_valid_utf8(group), F.lit("the group is no UTF-8"))
         found = found.when(
             F.octet_length(group) > GROUP_BYTES_MAX,
             F.lit(f"the group has more than {GROUP_BYTES_MAX} bytes of UTF-8"),

@@ -65,6 +65,19 @@ def test_an_unfit_row_is_named(due: int | None, payload: bytes | None, key: str 
         messages(good, bad)
 
 
+@pytest.mark.parametrize("name", ["key", "group"])
+def test_a_text_that_is_no_utf_8_is_named(name: str) -> None:
+    raw = pa.array([None, b"fine", b"\xff\xfe"], pa.binary())
+    offsets, data = raw.buffers()[1:]
+    texts = pa.Array.from_buffers(
+        pa.string(), 3, [raw.buffers()[0], offsets, data]
+    )  # as Spark lets it through
+    rows = {"due": pa.array([1, 2, 3], pa.int64()), "payload": pa.array([b""] * 3, pa.binary()), name: texts}
+    fields = Fields("due", "payload", **{"key": "", name: name})
+    with pytest.raises(InvalidRequest, match=f"row 2 of Spark partition 4: the {name} is no UTF-8"):
+        list(fields.messages(iter([pa.RecordBatch.from_pydict(rows)]), 4, 100, None))
+
+
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=2)), max_size=30), st.randoms())
 def test_the_same_rows_come_in_the_same_order_however_they_arrive(
