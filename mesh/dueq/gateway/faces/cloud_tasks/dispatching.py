@@ -151,6 +151,8 @@ class _Worker:
         self._share = room.share(self._slot.set)
         self._client, self._sender, self._name, self._now_us = client, sender, name, now_us
         self._under_way: set[asyncio.Task[None]] = set()
+        # Neither sent nor given back yet.
+        self._taken: AsyncMessage | None = None
         self._running = asyncio.create_task(self._run(), name=f"tasks of {name}")
 
     @property
@@ -172,13 +174,15 @@ class _Worker:
         try:
             # No more than the credit is ever here, so these tasks are bounded.
             async for message in consumer:
-                if not await self._has_slot():
+                self._taken = message
+                if await self._has_slot():
+                    self._share.begin()
+                    task = asyncio.create_task(self._send(message))
+                    self._under_way.add(task)
+                    task.add_done_callback(self._ended)
+                else:
                     await message.release(delay=_PUT_BACK_S)
-                    continue
-                self._share.begin()
-                task = asyncio.create_task(self._send(message))
-                self._under_way.add(task)
-                task.add_done_callback(self._ended)
+                self._taken = None
         except DueqError as error:
             log.info("cloud_tasks.queue_left", queue=str(self._name), error=str(error))
         finally:
@@ -196,11 +200,13 @@ class _Worker:
         return True
 
     async def _closed(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Close the consumer once nothing is under way."""
+        """Close the consumer once nothing is under way; a task that was not sent goes back."""
         if self._under_way:
             await asyncio.wait(self._under_way)
         self._share.leave()
         with contextlib.suppress(DueqError):
+            if self._taken is not None:
+                await self._taken.release(wait=False)
             await close()
 
     def _ended(self, task: asyncio.Task[None]) -> None:

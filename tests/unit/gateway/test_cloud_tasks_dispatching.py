@@ -1,0 +1,75 @@
+"""The tasks that a gateway sends: what it has in hand goes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from dueq.gateway.faces.cloud_tasks import dispatching
+from dueq.gateway.faces.cloud_tasks.dispatching import _Worker
+from dueq.gateway.faces.cloud_tasks.names import QueueName
+from dueq.gateway.faces.cloud_tasks.queue import Configuration
+from dueq.gateway.faces.cloud_tasks.task import Task
+from dueq.gateway.faces.cloud_tasks.wire import HttpMethod
+from dueq.gateway.webhooks.room import Room
+
+PAYLOAD = Task("https://example.com/pay", HttpMethod.POST, {}, b"", 15_000, 1).payload()
+
+
+class Message:
+    """A task in a consumer's hands."""
+
+    payload, key, due, attempt, lease = PAYLOAD, "", 1, 1, 60.0
+
+    def __init__(self, number: int, released: asyncio.Queue[str]) -> None:
+        self.id, self._released = f"m{number}", released
+
+    async def release(self, *, delay: float = 0.0, wait: bool = False) -> None:
+        self._released.put_nowait(self.id)
+
+
+class Stage:
+    """A client whose consumer has two tasks, and a receiver that does not answer."""
+
+    def __init__(self) -> None:
+        self.released, self.sent = asyncio.Queue[str](), asyncio.Event()
+        self.second = asyncio.Event()
+
+    def consumer(self, *_: Any, **__: Any) -> Stage:
+        return self
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        yield Message(1, self.released)
+        self.second.set()
+        yield Message(2, self.released)
+
+    async def close(self) -> None:
+        pass
+
+    async def send(self, *_: Any) -> None:
+        self.sent.set()
+        await asyncio.Event().wait()
+
+
+def test_a_task_that_waits_for_a_connection_goes_back_as_the_gateway_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dispatching, "_DRAIN_S", 0.01)
+
+    async def run() -> None:
+        stage: Any = Stage()
+        worker = _Worker(
+            stage, stage, QueueName("p", "l", "q"), Configuration(), lambda: 1_000_000, Room(2), None
+        )
+        await stage.sent.wait()
+        await stage.second.wait()
+        await worker.stop()
+        assert stage.released.get_nowait() == "m2"
+        assert stage.released.empty()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
