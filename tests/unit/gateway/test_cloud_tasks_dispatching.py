@@ -1,9 +1,10 @@
-"""The tasks that a gateway sends: what it has in hand goes back."""
+"""The tasks that a gateway sends: what it has in hand goes back, and an error ends nothing."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from dueq.gateway.faces.cloud_tasks import dispatching
-from dueq.gateway.faces.cloud_tasks.dispatching import _Worker
+from dueq.gateway.faces.cloud_tasks.dispatching import Dispatcher, _Worker
 from dueq.gateway.faces.cloud_tasks.names import QueueName
 from dueq.gateway.faces.cloud_tasks.queue import Configuration
 from dueq.gateway.faces.cloud_tasks.task import Task
@@ -71,5 +72,27 @@ def test_a_task_that_waits_for_a_connection_goes_back_as_the_gateway_ends(
         await worker.stop()
         assert stage.released.get_nowait() == "m2"
         assert stage.released.empty()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_queues_are_looked_for_after_an_error_that_nobody_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatching, "_POLL_S", 0.0)
+
+    async def run() -> None:
+        asked, again = iter([True]), asyncio.Event()
+
+        async def clock(*_: Any) -> None:
+            if next(asked, False):
+                raise RuntimeError
+            again.set()
+            await asyncio.Event().wait()
+
+        connection = SimpleNamespace(clock=clock)
+        service: Any = SimpleNamespace(client=SimpleNamespace(connection=connection))
+        dispatcher = Dispatcher(service)
+        dispatcher.start()
+        await again.wait()
+        await dispatcher.close()
 
     asyncio.run(asyncio.wait_for(run(), 30))

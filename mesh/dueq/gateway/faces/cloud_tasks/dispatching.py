@@ -107,6 +107,9 @@ class Dispatcher:
                 if not failed:
                     log.warning("cloud_tasks.queues_unknown", error=str(error))
                 failed = True
+            except Exception as error:
+                # Without this, no new queue would ever be served here.
+                log.error("cloud_tasks.look_broken", error=repr(error))
             await asyncio.sleep(_POLL_S)
 
     async def _look(self) -> None:
