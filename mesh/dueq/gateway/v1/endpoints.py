@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Response, status
+from fastapi import APIRouter, Depends, Header, Path, Request, Response, status
 from pydantic import Field
 
 from dueq import EndpointInfo
@@ -12,6 +12,7 @@ from dueq.client.endpoints import DEFAULT_IN_FLIGHT, DEFAULT_TIMEOUT_S, GRACE_S
 from dueq.gateway import instants
 from dueq.gateway.access import TheService, TheWebhooks
 from dueq.gateway.bodies import JsonRoute
+from dueq.gateway.v1.leases import unless_gone
 from dueq.gateway.v1.model import Answer, Asked, Duration, Instant, Said
 from dueq.gateway.v1.preconditions import version_seen
 from dueq.gateway.webhooks.counters import Counters
@@ -205,8 +206,9 @@ async def rotated(
 
 
 @router.post("/{name}/test", summary="Send a request that is no message's, and show the answer")
-async def tested(name: Name, webhooks: TheWebhooks) -> Tested:
-    found = await webhooks.test(name)
+async def tested(name: Name, webhooks: TheWebhooks, request: Request) -> Tested:
+    """If you are gone before the receiver answers, nobody waits for it any more."""
+    found = await unless_gone(request, webhooks.test(name))
     return Tested(status=found.status, seconds=round(found.seconds, 6), text=found.text)
 
 
