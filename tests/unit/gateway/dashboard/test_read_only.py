@@ -36,6 +36,8 @@ async def _passed(scope: dict[str, Any]) -> bool:
         ("GET", "/dashboard/live", True),
         ("GET", "/v1/topics/mail/messages/ID", True),
         ("HEAD", "/docs", True),
+        ("GET", "/.well-known/openid-configuration", True),
+        ("GET", "/.well-known/jwks.json", True),
         ("GET", "/v1/topics/mail/stream", False),
         ("GET", "/API/v1/queue", False),
         ("POST", "/v1/topics/mail/messages", False),
