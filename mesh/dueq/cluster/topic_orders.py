@@ -9,19 +9,18 @@ names a partition, so it is made to no topic but this one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from kazoo.exceptions import (
     BadVersionError,
     NodeExistsError,
     NoNodeError,
-    RolledBackError,
-    RuntimeInconsistency,
 )
 
 from dueq.cluster.layout import Layout
+from dueq.cluster.new_partitions import TRANSACTION_BYTES, NewPartitions, commit
 from dueq.cluster.requests import Procedure, one
 from dueq.cluster.znodes import (
     GROWN_LEVEL,
@@ -33,7 +32,6 @@ from dueq.cluster.znodes import (
     decode_uid,
     encode_cluster,
     encode_ended,
-    encode_node,
     encode_tombstone,
     encode_topic,
     has_ended,
@@ -47,17 +45,11 @@ from dueq.cluster.znodes import (
 from dueq.core.ports.membership import (
     CreateTopic,
     DeleteTopic,
-    PartitionNode,
     Topic,
     TopicOrderDone,
     UpdateTopic,
 )
 from dueq.core.ports.membership import TopicOrder as Order
-
-_TRANSACTION_BYTES: Final = 700_000
-"""A server refuses, and hangs up on, requests of more than `jute.maxbuffer` (1 MiB unless it was changed)."""
-_OPERATION_BYTES: Final = 80
-"""Bytes of one operation beyond its path and value: headers, lengths, the access list."""
 
 
 @dataclass(slots=True)
@@ -71,8 +63,7 @@ class TopicOrder:
         running: an attempt is under way.
         trouble: what ZooKeeper said at the last attempt, if that was a refusal.
         withdrawn: it was answered; there is only something left to clear.
-        unnamed: uids whose nodes it may have made, and which no topic names unless its last transaction took effect.
-        last: the first uid among those whose nodes that transaction makes; 0: it makes all.
+        partitions: those that it makes.
     """
 
     order: Order
@@ -82,8 +73,7 @@ class TopicOrder:
     running: bool = False
     trouble: str = ""
     withdrawn: bool = False
-    unnamed: tuple[int, ...] = ()
-    last: int = 0
+    partitions: NewPartitions = field(default_factory=NewPartitions)
 
     def attempt(self, client: Any, layout: Layout) -> Procedure:
         """Return a procedure that returns the order's TopicOrderDone."""
@@ -93,36 +83,12 @@ class TopicOrder:
             return _update(client, layout, self.order, self)
         return _delete(client, layout, self.order, self)
 
-    def clear(self, client: Any, layout: Layout) -> Procedure:
-        """Delete the nodes that it has made for partitions which no topic names.
-
-        The first of them goes only if the last transaction has not taken effect, since that makes other nodes. From
-        then on it cannot take effect: it checks that the first one is there.
-        """
-        if not self.unnamed:
-            return
-        first, *others = (layout.partition(uid) for uid in self.unnamed)
-        other = layout.partition(self.last)
-        transaction = client.transaction()
-        transaction.create(other, b"")
-        transaction.delete(other)
-        transaction.delete(first)
-        lost = yield from _commit(transaction)
-        if lost is None or isinstance(lost, NoNodeError):
-            answers = yield [partial(client.delete_async, path) for path in others]
-            for answer in answers:
-                if isinstance(answer, Exception) and not isinstance(answer, NoNodeError):
-                    raise answer
-        elif not isinstance(lost, NodeExistsError):
-            raise lost
-        self.unnamed = ()
-
 
 def _create(client: Any, layout: Layout, order: CreateTopic, state: TopicOrder) -> Procedure:
     lost: Exception | None = None
     counted = -1
     while True:
-        yield from state.clear(client, layout)
+        yield from state.partitions.clear(client, layout)
         found, _ = yield from _read_topic(client, layout, order.name)
         if found is not None:
             if found.creation_id == order.creation_id:
@@ -142,8 +108,8 @@ def _create(client: Any, layout: Layout, order: CreateTopic, state: TopicOrder) 
             return TopicOrderDone(order.token, "unavailable", str(refused))
         create = partial(_create_node, path=layout.topic(topic.name), value=value)
         unless_ended = _as_read(layout.ended_like(order.creation_id), ended_version)
-        lost = yield from _store(
-            client, layout, state, nodes, stat.version, len(value), partial(_both, create, unless_ended)
+        lost = yield from state.partitions.store(
+            client, layout, nodes, stat.version, len(value), partial(_both, create, unless_ended)
         )
         if lost is None:
             return TopicOrderDone(order.token, "", topic=topic)
@@ -154,9 +120,9 @@ def _create(client: Any, layout: Layout, order: CreateTopic, state: TopicOrder) 
 
 def _topic_value(topic: Topic) -> bytes:
     value = encode_topic(topic)
-    if len(value) > _TRANSACTION_BYTES:
+    if len(value) > TRANSACTION_BYTES:
         raise TopicRefused(
-            f"the description of topic {topic.name!r} has {len(value)} bytes, of {_TRANSACTION_BYTES} allowed: "
+            f"the description of topic {topic.name!r} has {len(value)} bytes, of {TRANSACTION_BYTES} allowed: "
             "use fewer partitions or shorter broker ids"
         )
     return value
@@ -193,80 +159,11 @@ def _read_ended(client: Any, layout: Layout, creation_id: str) -> Procedure:
     return decode_ended(value), stat.version
 
 
-def _store(
-    client: Any,
-    layout: Layout,
-    state: TopicOrder,
-    nodes: dict[int, PartitionNode],
-    version: int,
-    topic_bytes: int,
-    write_topic: Callable[[Any], None],
-) -> Procedure:
-    """Take the uids and write nodes and topic; returns None, or the error if nothing of them is visible.
-
-    Args:
-        state: notes the nodes that are made before the topic names them.
-        nodes: by uid; at least one.
-        version: of the counter of uids.
-        topic_bytes: what `write_topic` brings.
-        write_topic: adds to the last transaction what makes the partitions visible.
-    """
-    counter = str(max(nodes) + 1).encode()
-    slices = _slices(layout, nodes, topic_bytes)
-    if len(slices) > 1:
-        # Too large for one transaction. First the uids are taken; they belong to this topic from then on. Then the
-        # nodes are made; no broker looks at them before a topic names them. The topic itself comes last.
-        reserve = client.transaction()
-        reserve.set_data(layout.next_uid, counter, version)
-        lost = yield from _commit(reserve)
-        if lost is not None:
-            return lost
-        uids = list(nodes)[: -len(slices[-1])]
-        state.unnamed, state.last = tuple(uids), uids[-1] + 1
-        for part in slices[:-1]:
-            transaction = client.transaction()
-            for path, node in part:
-                transaction.create(path, node)
-            lost = yield from _commit(transaction)
-            if lost is not None:
-                return lost
-    last = client.transaction()
-    if len(slices) == 1:
-        last.set_data(layout.next_uid, counter, version)
-    else:
-        last.check(layout.partition(state.unnamed[0]), -1)
-    for path, node in slices[-1]:
-        last.create(path, node)
-    write_topic(last)
-    lost = yield from _commit(last)
-    if lost is None:
-        state.unnamed = ()
-    return lost
-
-
-def _slices(
-    layout: Layout, nodes: dict[int, PartitionNode], topic_bytes: int
-) -> list[list[tuple[str, bytes]]]:
-    """Cut the nodes into what fits into one transaction each; the last one has some, and room for the topic."""
-    slices: list[list[tuple[str, bytes]]] = [[]]
-    # Filled from the end, where the topic is.
-    size = topic_bytes
-    for uid, node in reversed(nodes.items()):
-        path, value = layout.partition(uid), encode_node(node)
-        bytes_needed = len(path) + len(value) + _OPERATION_BYTES
-        if slices[0] and size + bytes_needed > _TRANSACTION_BYTES:
-            slices.insert(0, [])
-            size = 0
-        slices[0].append((path, value))
-        size += bytes_needed
-    return slices
-
-
 def _update(client: Any, layout: Layout, order: UpdateTopic, state: TopicOrder) -> Procedure:
     lost: Exception | None = None
     seen = -1, -1
     while True:
-        yield from state.clear(client, layout)
+        yield from state.partitions.clear(client, layout)
         topic, version = yield from _read_topic(client, layout, order.name)
         if topic is None:
             return TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")
@@ -291,13 +188,13 @@ def _update(client: Any, layout: Layout, order: UpdateTopic, state: TopicOrder) 
         )
         if nodes:
             raise_level = yield from _raise_level(client, layout)
-            lost = yield from _store(
-                client, layout, state, nodes, stat.version, len(value), partial(_both, write, raise_level)
+            lost = yield from state.partitions.store(
+                client, layout, nodes, stat.version, len(value), partial(_both, write, raise_level)
             )
         else:
             transaction = client.transaction()
             write(transaction)
-            lost = yield from _commit(transaction)
+            lost = yield from commit(transaction)
         if lost is None:
             return TopicOrderDone(order.token, "", topic=changed)
         if not isinstance(lost, (BadVersionError, NodeExistsError, NoNodeError)):
@@ -367,7 +264,7 @@ def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) 
         for part in topic.partitions:
             transaction.delete(layout.partition(part.uid))
         write_ended(transaction)
-        lost = yield from _commit(transaction)
+        lost = yield from commit(transaction)
         if lost is None:
             return TopicOrderDone(order.token, "", topic=topic)
 
@@ -393,11 +290,3 @@ def _read_topic(client: Any, layout: Layout, name: str) -> Procedure:
             raise answer
     value, stat = answers[-1]
     return decode_topic(value), stat.version
-
-
-def _commit(transaction: Any) -> Procedure:
-    """Commit; returns None, or the error of the operation that failed."""
-    answers = yield from one(transaction.commit_async)
-    errors = [answer for answer in answers if isinstance(answer, Exception)]
-    causes = [error for error in errors if not isinstance(error, (RolledBackError, RuntimeInconsistency))]
-    return next(iter(causes + errors), None)

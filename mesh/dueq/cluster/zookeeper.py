@@ -391,7 +391,7 @@ class ZooKeeperCoordinator:
     def _attempt(self, pending: TopicOrder) -> None:
         if pending.order.token in self._topic_orders and not pending.running:
             pending.running = True
-            go_on = pending.clear if pending.withdrawn else pending.attempt
+            go_on = pending.partitions.clear if pending.withdrawn else pending.attempt
             self._requests.run(go_on(self._client, self._layout), partial(self._topic_order_ended, pending))
 
     def _topic_order_ended(
@@ -399,7 +399,9 @@ class ZooKeeperCoordinator:
     ) -> None:
         pending.running = False
         token = pending.order.token
-        if isinstance(error, KazooException | NotSent) and (pending.unnamed or not pending.withdrawn):
+        if isinstance(error, KazooException | NotSent) and (
+            pending.partitions.unnamed or not pending.withdrawn
+        ):
             # Perhaps it happened. The next attempt finds out: after the reconnect, or in a moment.
             pending.trouble = ""
             if not isinstance(error, CONNECTION_ERRORS):
@@ -414,7 +416,7 @@ class ZooKeeperCoordinator:
         pending = self._topic_orders.get(order.token)
         if pending is not None:
             pending.withdrawn = True
-            if not pending.running and not pending.unnamed:
+            if not pending.running and not pending.partitions.unnamed:
                 del self._topic_orders[order.token]
             text = (
                 f"ZooKeeper did not confirm topic {order.name!r} within {_TOPIC_ORDER_S:g} s{pending.trouble}"

@@ -221,7 +221,7 @@ def test_a_creation_that_is_held_up_makes_no_topic_that_was_created_and_deleted_
     steps: int,
 ) -> None:
     """Its client has repeated it at another broker, and has deleted the topic. A large topic takes several steps."""
-    monkeypatch.setattr("dueq.cluster.topic_orders._TRANSACTION_BYTES", 50_000)
+    monkeypatch.setattr("dueq.cluster.new_partitions.TRANSACTION_BYTES", 50_000)
     life = begin_on_zookeeper("b1")
     replicas = (("b1",),) * partitions
     order = CreateTopic(

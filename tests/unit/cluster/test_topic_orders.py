@@ -226,7 +226,7 @@ def test_a_topic_without_its_partition_is_not_changed(server: Server) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three nodes fit into a transaction, so that five take two before the one with the topic."""
-    monkeypatch.setattr("dueq.cluster.topic_orders._TRANSACTION_BYTES", 1_000)
+    monkeypatch.setattr("dueq.cluster.new_partitions.TRANSACTION_BYTES", 1_000)
 
 
 def interrupted(server: Server, order: Order, steps: int) -> tuple[TopicOrder, list[Callable[[], Any]]]:
@@ -257,7 +257,7 @@ def test_an_order_that_is_given_up_leaves_no_partition_without_a_topic_and_no_to
     if come == "before":
         for send in under_way:
             answer_of(send)
-    server.finished(pending.clear(server, LAYOUT))
+    server.finished(pending.partitions.clear(server, LAYOUT))
     if come == "after":
         for send in under_way:
             answer_of(send)

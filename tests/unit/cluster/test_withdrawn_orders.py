@@ -68,7 +68,7 @@ def desk() -> Desk:
 
 
 def made_nodes(desk: Desk) -> None:
-    desk.coordinator._topic_orders[1].unnamed = (5, 6)
+    desk.coordinator._topic_orders[1].partitions.unnamed = (5, 6)
 
 
 def test_an_order_that_has_made_nothing_is_over_when_its_time_is(desk: Desk) -> None:
