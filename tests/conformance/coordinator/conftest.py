@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import socket
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from kazoo.client import KazooClient
 
 from dueq.cluster.coordinator import Coordinator
 from dueq.cluster.server import ZooKeeperServer
@@ -147,6 +150,97 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
     server.start()
     yield server
     server.stop()
+
+
+class Wire:
+    """A TCP relay to a server that can be cut and mended, and that can take connections without a word."""
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.partition(":")
+        self._target = (host, int(port))
+        self._open = True
+        self._mute = False
+        self.taken_mute = threading.Event()
+        """A connection was taken that nobody will ever answer."""
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                here, _ = self._listener.accept()
+                if not self._open:
+                    here.close()
+                    continue
+                if self._mute:
+                    self._sockets.append(here)
+                    self.taken_mute.set()
+                    continue
+                there = socket.create_connection(self._target)
+                self._sockets += [here, there]
+                for pair in ((here, there), (there, here)):
+                    threading.Thread(target=self._copy, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _copy(source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                sink.sendall(data)
+        with suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        self._open = False
+        for end in self._sockets:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def mute(self) -> None:
+        """From now on connections are taken, and nothing more."""
+        self._open = self._mute = True
+
+    def mend(self) -> None:
+        """From now on connections reach the server; those taken before do not."""
+        self._open, self._mute = True, False
+
+    def close(self) -> None:
+        self.cut()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for end in self._sockets:
+            end.close()
+
+
+@pytest.fixture
+def make_wire(server: ZooKeeperServer) -> Iterator[Callable[[], Wire]]:
+    """Make wires to the server; they end with the test."""
+    wires: list[Wire] = []
+
+    def make() -> Wire:
+        wires.append(Wire(server.address))
+        return wires[-1]
+
+    yield make
+    for wire in wires:
+        wire.close()
+
+
+@pytest.fixture
+def wire(make_wire: Callable[[], Wire]) -> Wire:
+    return make_wire()
+
+
+@pytest.fixture
+def by_hand(server: ZooKeeperServer) -> Iterator[KazooClient]:
+    """A person at the server."""
+    client = KazooClient(server.address)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
 
 
 def registration(broker_id: str, incarnation: int, store_id: str) -> Registration:

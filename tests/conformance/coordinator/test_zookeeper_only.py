@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,85 +38,6 @@ LONG_MS = 40_000
 """A session that does not end by itself while a test runs."""
 
 
-class Wire:
-    """A TCP relay to a server that can be cut and mended, and that can take connections without a word."""
-
-    def __init__(self, target: str) -> None:
-        host, _, port = target.partition(":")
-        self._target = (host, int(port))
-        self._open = True
-        self._mute = False
-        self.taken_mute = threading.Event()
-        """A connection was taken that nobody will ever answer."""
-        self._sockets: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                here, _ = self._listener.accept()
-                if not self._open:
-                    here.close()
-                    continue
-                if self._mute:
-                    self._sockets.append(here)
-                    self.taken_mute.set()
-                    continue
-                there = socket.create_connection(self._target)
-                self._sockets += [here, there]
-                for pair in ((here, there), (there, here)):
-                    threading.Thread(target=self._copy, args=pair, daemon=True).start()
-
-    @staticmethod
-    def _copy(source: socket.socket, sink: socket.socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(65_536):
-                sink.sendall(data)
-        with suppress(OSError):
-            sink.shutdown(socket.SHUT_RDWR)
-
-    def cut(self) -> None:
-        self._open = False
-        for end in self._sockets:
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def mute(self) -> None:
-        """From now on connections are taken, and nothing more."""
-        self._open = self._mute = True
-
-    def mend(self) -> None:
-        """From now on connections reach the server; those taken before do not."""
-        self._open, self._mute = True, False
-
-    def close(self) -> None:
-        self.cut()
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for end in self._sockets:
-            end.close()
-
-
-@pytest.fixture
-def wire(server: ZooKeeperServer) -> Iterator[Wire]:
-    wire = Wire(server.address)
-    yield wire
-    wire.close()
-
-
-@pytest.fixture
-def by_hand(server: ZooKeeperServer) -> Iterator[KazooClient]:
-    """A person at the server."""
-    client = KazooClient(server.address)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
-
-
 def states(life: Any) -> list[CoordinatorState]:
     return [event.state for event in life.events if isinstance(event, CoordinatorChanged)]
 
@@ -144,7 +63,7 @@ def finished(procedure: Procedure, sends: Sequence[Send]) -> Any:
             return stop.value
 
 
-def through(life: Any, wire: Wire) -> Any:
+def through(life: Any, wire: Any) -> Any:
     """Let a life that has not begun yet reach ZooKeeper by a wire."""
     life.coordinator.address = wire.address
     return life
@@ -348,7 +267,7 @@ def test_a_broker_whose_id_another_one_has_taken_comes_back_when_that_has_gone(
 
 
 def test_what_changed_while_the_connection_was_away_is_seen_after_it(
-    begin_on_zookeeper: Any, wire: Wire
+    begin_on_zookeeper: Any, wire: Any
 ) -> None:
     begin = begin_on_zookeeper
     other = begin("b2", store_id="s2")
@@ -369,7 +288,7 @@ def test_what_changed_while_the_connection_was_away_is_seen_after_it(
 
 
 def test_a_server_that_takes_a_connection_and_says_nothing_does_not_cost_the_session(
-    begin_on_zookeeper: Any, wire: Wire
+    begin_on_zookeeper: Any, wire: Any
 ) -> None:
     life = through(begin_on_zookeeper("b1", start=False, session_ms=9000), wire).start()
     since = life.mark()
@@ -381,7 +300,7 @@ def test_a_server_that_takes_a_connection_and_says_nothing_does_not_cost_the_ses
     assert CoordinatorState.LOST not in states(life)
 
 
-def test_a_lost_session_registers_again_as_the_same_life(begin_on_zookeeper: Any, wire: Wire) -> None:
+def test_a_lost_session_registers_again_as_the_same_life(begin_on_zookeeper: Any, wire: Any) -> None:
     begin = begin_on_zookeeper
     witness = begin("b2", store_id="s2")
     life = through(begin("b1", start=False, session_ms=1000), wire).start()
@@ -399,7 +318,7 @@ def test_a_lost_session_registers_again_as_the_same_life(begin_on_zookeeper: Any
 
 
 def test_a_topic_ordered_while_the_connection_is_away_is_created_after_it(
-    begin_on_zookeeper: Any, wire: Wire
+    begin_on_zookeeper: Any, wire: Any
 ) -> None:
     life = through(begin_on_zookeeper("b1", start=False, session_ms=LONG_MS), wire).start()
     wire.cut()
