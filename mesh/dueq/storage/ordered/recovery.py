@@ -202,10 +202,7 @@ class Recovery:
 
     def _orphans(self, uid: int, tail: list[LogEntry]) -> list[int]:
         """Uploads that neither a live entry nor a record to be replayed names, nor garbage lists."""
-        prefix = layout.head(uid, b"u")
-        uploads = dict.fromkeys(
-            int.from_bytes(key[4:12], "big") for key in self._payload.keys(prefix, layout.after(prefix))
-        )
+        uploads = list(self._uploads(uid))
         if not uploads:
             return []
         named = {int.from_bytes(key[4:], "big") for key, _ in self._rows(uid, b"v")}
@@ -214,6 +211,14 @@ class Recovery:
             int.from_bytes(key[10:18], "big") for key, _ in self._rows(uid, b"g") if key[9:10] == b"u"
         )
         return [number for number in uploads if number not in named]
+
+    def _uploads(self, uid: int) -> Iterator[int]:
+        """The numbers of all uploads on the disk, from first chunk to first chunk: each is 256 KiB to read."""
+        at = layout.head(uid, b"u")
+        stop = layout.after(at)
+        while (key := next(iter(self._payload.keys(at, stop)), None)) is not None:
+            yield int.from_bytes(key[4:12], "big")
+            at = layout.after(key[:12])
 
     def _set_aside(self, uid: int, topic: str) -> str:
         """Keep a damaged replica's rows in a file, and begin it anew, marked `installing`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -288,6 +289,24 @@ def test_uploads_that_nothing_names_are_told_as_orphans(disk: Disk) -> None:
     disk.store.commit([AppendLog(UID, [record])])
     (found,) = disk.open().recover()
     assert found.uploads == [77]
+
+
+def test_one_chunk_of_each_upload_is_read_at_an_opening(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LevelDB reads the 256 KiB of a chunk to get to the next one: all uploads of a broker were read at each start."""
+    uploads = [1, 2, 255, 256, (1 << 64) - 1]
+    disk.store.commit([PutChunk(UID, upload, n, b"chunk") for upload in uploads for n in range(30)])
+    read: list[bytes] = []
+    keys = disk.payload.keys
+
+    def noted(start: bytes, stop: bytes) -> Iterator[bytes]:
+        for key in keys(start, stop):
+            read.append(key)
+            yield key
+
+    monkeypatch.setattr(disk.payload, "keys", noted)
+    [found] = disk.open().recover()
+    assert found.uploads == uploads
+    assert sum(key[3:4] == b"u" for key in read) <= 2 * len(uploads)
 
 
 def test_an_upload_is_dropped_only_when_neither_a_live_message_nor_the_sweep_needs_it(disk: Disk) -> None:
