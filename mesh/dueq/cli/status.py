@@ -119,8 +119,7 @@ def _broker_state(broker: Document) -> Text:
     if orphans := broker.get("orphans"):
         troubles.append(f"{len(orphans)} replicas of no topic: {' '.join(orphans)}")
     if unopened := broker.get("unopened"):
-        first = next(iter(unopened.values()))
-        troubles.append(f"{len(unopened)} replicas that it cannot open: {' '.join(unopened)} ({first})")
+        troubles.append(f"{len(unopened)} replicas not opened, its log says why: {' '.join(unopened)}")
     return Text("● " + "; ".join(troubles), style="yellow") if troubles else Text("● alive", style="green")
 
 

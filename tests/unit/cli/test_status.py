@@ -55,6 +55,14 @@ def test_the_page_says_who_lives_who_leads_and_who_is_in_sync() -> None:
     assert "1,500" in page
 
 
+def test_the_page_names_replicas_that_are_not_opened_and_still_says_whose_they_are() -> None:
+    """A reason is a line of its own: in the column it left no room for the others."""
+    broker = {**DOCUMENT["brokers"]["b1"], "degraded": "", "unopened": {"7": "damaged. " * 40, "9": "newer"}}
+    page = text_of({**DOCUMENT, "brokers": {"b1": broker}})
+    assert "2 replicas not opened, its log says why: 7 9" in page
+    assert "tcp://127.0.0.1:7400" in page
+
+
 def test_a_consumer_is_one_line_with_its_sessions_added_up() -> None:
     lines = [line for line in text_of(DOCUMENT).splitlines() if "c0ffee" in line]
     assert len(lines) == 1
