@@ -405,8 +405,9 @@ class Lane:
 
     def end_now(self, slots: Slots, now: Now) -> None:
         """Have leases ended at the next look at the timers."""
-        self.leases.act_us[slots] = now.mono_us
-        self.touch(now.mono_us)
+        if len(slots):
+            self.leases.act_us[slots] = now.mono_us
+            self.touch(now.mono_us)
 
     def return_granted(self, slots: Slots, now: Now) -> None:
         """Have those of these leases ended that were never pushed."""

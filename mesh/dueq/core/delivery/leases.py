@@ -27,6 +27,8 @@ NEVER_US: Final = 1 << 61
 FEW: Final = 16
 """Up to this many values are looked at faster one by one than through numpy."""
 _CAPACITY_MIN: Final = 64
+NO_SLOTS: Final[Slots] = np.zeros(0, np.intp)
+NO_SLOTS.flags.writeable = False
 
 
 class Phase:
@@ -175,6 +177,8 @@ class LeaseTable:
 
     def of_owner(self, owner: int) -> Slots:
         """Return the slots of one session's leases."""
+        if not self.slot_of:  # as in most of a topic's partitions, and each of them is asked
+            return NO_SLOTS
         mine = (self.owner[: self.high] == owner) & (self.phase[: self.high] != Phase.FREE)
         return np.flatnonzero(mine)
 

@@ -148,8 +148,7 @@ class Lifetimes:
                 slots = _left(lane, slots, np.array(stays, np.bool_))
             held = (leases.phase[slots] == Phase.PUSHED) | (leases.phase[slots] == Phase.AGAIN)
             leases.phase[slots[held]] = Phase.RETURNED
-            if len(slots):
-                lane.end_now(slots, now)
+            lane.end_now(slots, now)
 
     def end_silent(self, now: Now) -> None:
         """End the leases of consumers that have not been heard for a whole session."""
@@ -169,8 +168,7 @@ class Lifetimes:
             slots = lane.leases.of_owner(session.number_here)
             slots = slots[lane.leases.phase[slots] != Phase.ENDING]
             slots = _left(lane, slots, np.ones(len(slots), np.bool_))
-            if len(slots):
-                lane.end_now(slots, now)
+            lane.end_now(slots, now)
         self._consumers.drop(session)
 
     def adopt(self, session: ConsumerSession) -> None:

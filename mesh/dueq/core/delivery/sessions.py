@@ -164,7 +164,9 @@ class Sessions:
             session.reachable = False
             session.must_attach = True
             for lane in self._lanes.values():
-                lane.return_granted(lane.leases.of_owner(session.number_here), now)
+                slots = lane.leases.of_owner(session.number_here)
+                if len(slots):
+                    lane.return_granted(slots, now)
             if isinstance(unsent, Push) and unsent.attach == session.attach:
                 self._resending.return_unsent(session, unsent.number, now)
 

@@ -85,3 +85,15 @@ def test_more_aside_than_there_is_in_the_list_is_refused() -> None:
     reply = Stage().attach(0, held=[(7, 1 << 16, 1)], aside=2)
     assert reply is not None
     assert (reply.code, reply.text) == (Code.INVALID_REQUEST, "2 leases aside, of 1 that are listed")
+
+
+def test_a_lost_route_has_only_partitions_look_that_have_leases_of_its_consumer() -> None:
+    """A topic may have a thousand, and clients come and go."""
+    stage = Stage(partitions=3)
+    stage.attach(0)
+    stage.insert([100], uid=2)
+    stage.run(90)
+    before = {uid: lane.act_us for uid, lane in stage.dispatcher._lanes.items()}
+    stage.dispatcher.route_lost(Route(ALICE), ConsumerReply("t", ALICE, 1, 1, Code.OK), at(91))
+    after = {uid: lane.act_us for uid, lane in stage.dispatcher._lanes.items()}
+    assert after == before | {2: at(91).mono_us}
