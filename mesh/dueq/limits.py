@@ -72,6 +72,9 @@ FAIR_WAKES_MIN: Final = 512
 FAIR_LOOKS_MAX: Final = 4096
 """Most groups that may not be given anything (paused, or without a slot) that one look passes over."""
 
+DEAL_LOOKS_MAX: Final = 1 << 14
+"""Looks at consumers without bytes of credit for a message that one deal of messages takes; the next deal goes on."""
+
 # Ids
 UID_MAX: Final = (1 << 24) - 1
 """Largest number of a partition; none is used again."""

@@ -202,6 +202,34 @@ class _Hand:
         return Deal(rows, list(self._owners), column)
 
 
+class _Unclaimed:
+    """The sessions of a deal that no message has a claim to.
+
+    Attributes:
+        left_out: the others: each drains until a message fits.
+    """
+
+    def __init__(self, sessions: list[ConsumerSession]) -> None:
+        self.left_out: set[ConsumerSession] = set()
+        # A heap by bytes that are out; one that was dealt something since is put right when it comes up.
+        self._heap = [(session.bytes_out, place, session) for place, session in enumerate(sessions)]
+        heapify(self._heap)
+
+    def leave_out(self, instant_ms: int, now: Now) -> bool:
+        """Leave the emptiest out that takes what is due at an instant; returns whether there is one."""
+        heap = self._heap
+        while heap:
+            out, place, session = heap[0]
+            if out < session.bytes_out:
+                heapreplace(heap, (session.bytes_out, place, session))
+                continue
+            heappop(heap)
+            if session.free_rows(now) > 0 and session.joins(instant_ms):
+                self.left_out.add(session)
+                return True
+        return False
+
+
 class Consumers:
     """All sessions of a topic at this leader."""
 
@@ -216,6 +244,7 @@ class Consumers:
         self._level = 0  # what the session that was last in turn had been served before
         self._left = 0  # sessions that were dropped while they stood in line, since it was last made anew
         self._numbers = 0
+        self._looks = 0  # that the present deal may still take at sessions that are too full
 
     def open(self, consumer_id: bytes, now: Now) -> ConsumerSession:
         """Return a new session."""
@@ -382,19 +411,26 @@ class Consumers:
         """
         turn = self._in_turn(len(sizes) - first, waits[first], now)
         order = [session for _, _, session in turn]
-        left_out: set[ConsumerSession] = set()
+        unclaimed = _Unclaimed(order)
+        # Room never grows in a deal: what is as long as a row that has fitted nobody fits nobody either.
+        unfit = 1 << 62
+        self._looks = limits.DEAL_LOOKS_MAX
         for row in range(first, len(sizes)):
             size = sizes[row]
             run = runs.get(waits[row])
-            if run is None or run.left <= 0 or run.session in left_out or not run.session.takes(size, now):
-                taker = self._first_to_take(turn, size, waits[row], now)
+            if (
+                run is None
+                or run.left <= 0
+                or run.session in unclaimed.left_out
+                or not run.session.takes(size, now)
+            ):
+                taker = None
+                if size < unfit:
+                    taker = self._first_to_take(turn, unclaimed.left_out, size, waits[row], now)
                 if taker is None:
-                    if strict or not turn:
+                    unfit = min(unfit, size)
+                    if strict or self._looks <= 0 or not unclaimed.leave_out(waits[row], now):
                         break
-                    emptiest = min(turn, key=lambda entry: entry[2].bytes_out)
-                    turn.remove(emptiest)
-                    heapify(turn)
-                    left_out.add(emptiest[2])
                     continue
                 self._level = taker.served
                 run = runs[waits[row]] = Run(taker, RUN_ROWS)
@@ -418,14 +454,14 @@ class Consumers:
         return turn
 
     def _first_to_take(
-        self, turn: list[_Place], size: int, instant_ms: int, now: Now
+        self, turn: list[_Place], left_out: set[ConsumerSession], size: int, instant_ms: int, now: Now
     ) -> ConsumerSession | None:
         """Return the least served session of these places that has room for a message of this size."""
         too_full: list[_Place] = []
         taker: ConsumerSession | None = None
         while turn and taker is None:
             served, _, session = turn[0]
-            if session.free_rows(now) <= 0 or not session.joins(instant_ms):
+            if session in left_out or session.free_rows(now) <= 0 or not session.joins(instant_ms):
                 heappop(turn)
             elif served < session.served:
                 heapreplace(turn, self._place(session))
@@ -433,6 +469,7 @@ class Consumers:
                 taker = session
             else:
                 too_full.append(heappop(turn))
+        self._looks -= len(too_full)
         for place in too_full:
             heappush(turn, place)
         return taker

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dueq.core.delivery.consumers import RUN_ROWS, Consumers, ConsumerSession, Runs
+from dueq.limits import DEAL_LOOKS_MAX
 from tests.unit.core.led import Stage, at
 
 
@@ -164,3 +165,40 @@ def test_three_consumers_share_2000_messages_of_a_second_evenly(credit_bytes: in
     assert sum(counts.values()) == 2_001
     assert all(abs(count - 667) <= 0.05 * 667 for count in counts.values()), counts
     assert frames < 2_001 / 2
+
+
+@pytest.mark.parametrize("shrinks", [False, True], ids=["alike", "each a little smaller"])
+def test_messages_that_fit_nobody_are_not_held_against_every_consumer(
+    monkeypatch: pytest.MonkeyPatch, shrinks: bool
+) -> None:
+    """One client may open thousands of consumers, each with a message and hardly any room for another."""
+    count, rows = 1_500, 1_000
+    consumers = Consumers()
+    for number in range(count):
+        session = consumers.open(number.to_bytes(16, "big"), at(0))
+        session.credit, session.reachable, session.rows_out = 1_000, True, 1
+        session.credit_bytes = 10_000 - number
+        consumers.offer(session, at(0))
+    looks = 0
+    fits = ConsumerSession.fits
+
+    def counted(session: ConsumerSession, size: int) -> bool:
+        nonlocal looks
+        looks += 1
+        return fits(session, size)
+
+    monkeypatch.setattr(ConsumerSession, "fits", counted)
+    sizes = [10_001 - row * shrinks for row in range(rows)]
+    assert _deal(consumers, [1] * rows, sizes) == [0] * rows
+    assert looks <= DEAL_LOOKS_MAX + count
+    assert len(consumers._line) == count
+    assert all(_deal(consumers, [1], [10]))
+
+
+def test_each_message_that_fits_nobody_keeps_one_consumer_free() -> None:
+    """The emptiest drains, and so on: a smaller one behind goes to the fuller ones."""
+    consumers, sessions = _line(4, credit_bytes=100)
+    for session, out in zip(sessions, (40, 10, 20, 30), strict=True):
+        session.rows_out, session.bytes_out = 1, out
+    assert _deal(consumers, [1, 1, 1, 1], [95, 95, 60, 60]) == [0, 0, 1, 4]
+    assert _deal(consumers, [1, 1, 1], [95, 95, 95]) == [0, 0, 0]
