@@ -21,7 +21,7 @@ repeats it, or lists it with others in a WAITING, which costs next to nothing.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Final
@@ -303,26 +303,26 @@ class Pulls:
 
     def step(self, now: Now) -> None:
         """Answer the pulls that are over: to be called when all has been leased and pushed that can be now."""
-        for session in list(self._consumers.dealt_pulls.values()):
-            pull = self._open.get(session.pull)
-            if pull is not None:
-                self._look(pull, now)
+        names = [session.pull for session in self._consumers.dealt_pulls.values()]
+        dealt = len(names)
         while self._timers and self._timers[0][0] <= now.mono_us:
-            pull = self._open.get(heappop(self._timers)[1])
+            names.append(heappop(self._timers)[1])
+        coming = self._coming(names)
+        for place, name in enumerate(names):
+            pull = self._open.get(name)
             if pull is not None:
-                self._look(pull, now)
-                if pull.session.pull in self._open:
+                self._look(pull, coming[pull.session.number_here], now)
+                if place >= dealt and name in self._open:
                     self._arm(pull, now)
 
-    def _look(self, pull: Pull, now: Now) -> None:
+    def _look(self, pull: Pull, coming: int, now: Now) -> None:
         session = pull.session
         if pull.first_us == NEVER_US and session.push_number:
             pull.first_us = now.mono_us
             self._arm(pull)
-        coming = self._coming(session)
         if session.push_number:
             if not coming or now.mono_us >= pull.first_us + GATHER_US:
-                self._end(pull, now)
+                self._end(pull, now, whole=not coming)
         elif coming:
             if now.mono_us >= pull.until_us:
                 session.credit = 0
@@ -345,11 +345,15 @@ class Pulls:
             assert session.route is not None
             self._reply(session.route, session.pull, session.attach, pull.number, Code.OK, "", now=now)
 
-    def _coming(self, session: ConsumerSession) -> int:
-        """Return how many leases of a pull have not been pushed."""
-        if not session.rows_out:
-            return 0
-        return sum(len(_unpushed(lane, session)) for lane in self._lanes.values() if len(lane.leases))
+    def _coming(self, names: list[bytes]) -> Counter[int]:
+        """Return how many leases of these pulls have not been pushed, by the numbers of their sessions."""
+        sessions = [self._open[name].session for name in names if name in self._open]
+        numbers = {session.number_here for session in sessions if session.rows_out}
+        coming: Counter[int] = Counter()
+        for lane in self._lanes.values() if numbers else ():
+            if len(lane.leases):
+                coming.update([owner for owner in lane.leases.coming().tolist() if owner in numbers])
+        return coming
 
     def _arm(self, pull: Pull, now: Now | None = None) -> None:
         """Look at it in time; `now`: after that, since it was looked at."""
@@ -360,24 +364,26 @@ class Pulls:
 
     # -------------------------------------------------------------- ends
 
-    def _end(self, pull: Pull, now: Now, code: Code = Code.OK, text: str = "") -> None:
-        """Answer; messages that have not left go back."""
+    def _end(
+        self, pull: Pull, now: Now, code: Code = Code.OK, text: str = "", *, whole: bool = False
+    ) -> None:
+        """Answer; messages that have not left go back; `whole`: there are none."""
         session = pull.session
         route, sent = session.route, session.push_number
-        self._close(pull, now)
+        self._close(pull, now, whole=whole)
         if route is not None:
             number = pull.number
             self._reply(
                 route, session.pull, session.attach, number, code, text, sent=sent, ended=True, now=now
             )
 
-    def _close(self, pull: Pull, now: Now) -> None:
+    def _close(self, pull: Pull, now: Now, *, whole: bool = False) -> None:
         session = pull.session
         del self._open[session.pull]
         if self._named.get(session.consumer_id) is pull:
             del self._named[session.consumer_id]
             self._names.ends(session.consumer_id, session.pull, now.mono_us)
-        for lane in self._lanes.values() if session.rows_out else ():
+        for lane in self._lanes.values() if session.rows_out and not whole else ():
             slots = _unpushed(lane, session)
             again = lane.leases.phase[slots] == Phase.AGAIN
             lane.leases.stay_pushed(slots[again])

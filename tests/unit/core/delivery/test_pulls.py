@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 from dueq import limits
+from dueq.core.delivery.leases import LeaseTable
 from dueq.core.ports.entry import FLAG_DETACHED
 from dueq.core.ports.events import Route
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply, Push
@@ -453,3 +457,31 @@ def test_lists_that_are_refused() -> None:
     assert "more than 1024" in say_waiting(stage, 11, *many).text
     stage.dispatcher.unlead(1, at(20))
     assert say_waiting(stage, 21, (PULL, 1, 100)).code is Code.NOT_LEADER
+
+
+def test_many_pulls_that_are_answered_at_once_look_at_each_partition_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A topic may have hundreds of partitions with leases, and a thousand pulls."""
+    stage = Stage(partitions=8)
+    for led in stage.leds.values():
+        led.timeline.level = LEVEL_OF_KINDS
+        stage.insert([10] * 5, uid=led.uid)
+    looks = 0
+    for name in ("of_owner", "coming"):
+        whole = getattr(LeaseTable, name)
+
+        def counted(table: LeaseTable, *arguments: int, whole: Any = whole) -> Any:
+            nonlocal looks
+            looks += 1
+            return whole(table, *arguments)
+
+        monkeypatch.setattr(LeaseTable, name, counted)
+    for number in range(40):
+        pull(stage, 20, bytes([number]) * 16, credit=1, wait_ms=1_000)
+    stage.tick(20)
+    looks = 0
+    stage.commit(20)
+    stage.tick(20)
+    assert len(ends(stage)) == 40
+    assert looks <= 2 * 8
