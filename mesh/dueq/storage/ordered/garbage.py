@@ -15,7 +15,8 @@ import numpy as np
 
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries
 from dueq.storage.ordered import layout
-from dueq.storage.ordered.engine import Engine, Operation
+from dueq.storage.ordered.batch import Batch
+from dueq.storage.ordered.engine import Engine
 
 SWEEP_MAX: Final = 16_384
 """Blocks and uploads of one partition that one commit deletes; more go with the next commits."""
@@ -41,7 +42,7 @@ class Garbage:
 
     # -------------------------------------------------------------- listing
 
-    def ended(self, uid: int, finished: Entries, log_start: int, batch: list[Operation]) -> None:
+    def ended(self, uid: int, finished: Entries, log_start: int, batch: Batch) -> None:
         """List the blocks and uploads of which nothing is left when these messages have ended.
 
         Args:
@@ -67,7 +68,7 @@ class Garbage:
             self._count_down(uid, number >> 16, number & 0xFFFF, ended, held, batch)
 
     def _count_down(
-        self, uid: int, sequence: int, block_row: int, ended: int, rows: int, batch: list[Operation]
+        self, uid: int, sequence: int, block_row: int, ended: int, rows: int, batch: Batch
     ) -> None:
         key = layout.counter_key(uid, sequence, block_row)
         known = None
@@ -92,9 +93,7 @@ class Garbage:
 
     # -------------------------------------------------------------- sweeping
 
-    def sweep(
-        self, uid: int, log_start: int, timeline_batch: list[Operation], payload_batch: list[Operation]
-    ) -> None:
+    def sweep(self, uid: int, log_start: int, timeline_batch: Batch, payload_batch: Batch) -> None:
         """Order the deletion of the listed payloads of records that the log no longer holds."""
         first = layout.head(uid, b"g")
         listed = self._timeline.keys(first, first + log_start.to_bytes(5, "big"))

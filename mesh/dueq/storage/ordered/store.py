@@ -45,6 +45,7 @@ from dueq.core.ports.persistence import (
 )
 from dueq.limits import BLOCK_BYTES
 from dueq.storage.ordered import layout
+from dueq.storage.ordered.batch import Batch
 from dueq.storage.ordered.browsing import Browsing
 from dueq.storage.ordered.engine import Engine, EngineDamaged, Operation, WriteFailed
 from dueq.storage.ordered.format import FORMATS, Formats
@@ -94,8 +95,7 @@ class OrderedStore:
         self._logs, self._wiping = recovery.logs, recovery.wiping
         self._garbage = Garbage(timeline, payload)
         self._metas: dict[int, SaveMeta] = {}
-        self._timeline_batch: list[Operation] = []
-        self._payload_batch: list[Operation] = []
+        self._timeline_batch, self._payload_batch = Batch(), Batch()
         self._reading = Reading(timeline, payload)
         self._snapshots = Snapshots(timeline, payload, self._lock)
         self._browsing = Browsing(timeline, payload, self._lock)
@@ -305,8 +305,8 @@ class OrderedStore:
         self._flush()
 
     def _flush(self) -> None:
-        payload, self._payload_batch = self._payload_batch, []
-        timeline, self._timeline_batch = self._timeline_batch, []
+        payload, self._payload_batch = self._payload_batch, Batch()
+        timeline, self._timeline_batch = self._timeline_batch, Batch()
         self._garbage.written()
         if payload:
             self._payload.write(payload, sync=True)
@@ -402,7 +402,7 @@ class OrderedStore:
         if write.remarks:
             names = layout.message_keys(uid, b"t", np.array([key for key, _ in write.remarks], np.uint64))
             texts = [text.encode() if text is not None else None for _, text in write.remarks]
-            batch.extend(zip(names, texts, strict=True))
+            batch.put(names, texts)
         self._put_entries(write)
         self._garbage.ended(uid, write.finished, self._logs[uid].start, batch)
         for tag, named in ((b"k", write.names), (b"e", write.remembered)):
@@ -412,7 +412,7 @@ class OrderedStore:
         if len(write.borne.high):
             order = np.argsort(write.borne.high)
             high, low, first, key = (column[order] for column in write.borne)
-            batch.extend(zip(layout.name_keys(uid, high, low), pack_owners(first, key), strict=True))
+            batch.put(layout.name_keys(uid, high, low), pack_owners(first, key))
         for tag, rows in write.tables.items():
             prefix = layout.table_head(uid, tag)
             batch.extend((prefix + key, value) for key, value in rows)
@@ -429,17 +429,17 @@ class OrderedStore:
         of = put_of[waits] if put_of is not None else None
         keys, at = keys_of(waiting), waiting["wait_at"]
         values = shortened(waiting) if write.short else packed(waiting)
-        batch.extend(zip(layout.index_keys(uid, at, keys, of), values, strict=True))
-        batch.extend(zip(layout.message_keys(uid, b"l", keys_of(leased)), packed(leased), strict=True))
+        batch.put(layout.index_keys(uid, at, keys, of), values)
+        batch.put(layout.message_keys(uid, b"l", keys_of(leased)), packed(leased))
         if of is None:
             moved = at != waiting["first"]
             keys, at = keys[moved], at[moved]
-        batch.extend(zip(layout.message_keys(uid, b"o", keys), layout.places(at, of), strict=True))
+        batch.put(layout.message_keys(uid, b"o", keys), layout.places(at, of))
         dead = put[put["state"] == State.DEAD]
         if len(dead):
             keys, at = keys_of(dead), np.ascontiguousarray(dead["died_at"])
-            batch.extend(zip(layout.dead_keys(uid, at, keys), packed(dead), strict=True))
-            batch.extend(zip(layout.message_keys(uid, b"o", keys), layout.dead_places(at), strict=True))
+            batch.put(layout.dead_keys(uid, at, keys), packed(dead))
+            batch.put(layout.message_keys(uid, b"o", keys), layout.dead_places(at))
         for upload, sequence in uploads_of(put):
             batch.append((layout.named_key(uid, upload), sequence.to_bytes(5, "big")))
 
