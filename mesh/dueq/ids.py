@@ -17,10 +17,12 @@ import numpy.typing as npt
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 TEXT_LENGTH = 26
 
-_LETTERS = ALPHABET.encode().ljust(256)
+_PAIRS = np.array([first + second for first in ALPHABET for second in ALPHABET])
+"""The text of ten bits."""
+_PAIR_MASK = np.uint64(len(_PAIRS) - 1)
 _AT_ONCE = 1024
-_HALF = TEXT_LENGTH // 2
-_SHIFTS = np.arange(5 * (_HALF - 1), -1, -5, dtype=np.uint64)
+_HIGH_SHIFTS = np.arange(56, 0, -10, dtype=np.uint64)
+_LOW_SHIFTS = np.arange(50, -1, -10, dtype=np.uint64)
 _VALUES = {c: i for i, c in enumerate(ALPHABET)}
 _VALUES |= {c.lower(): i for c, i in _VALUES.items()}
 
@@ -96,16 +98,16 @@ def texts(
     low |= row
     found: list[str] = []
     for begin in range(0, count, _AT_ONCE):
-        joined = _letters(high[begin : begin + _AT_ONCE], low[begin : begin + _AT_ONCE])
-        found += [joined[i : i + TEXT_LENGTH] for i in range(0, len(joined), TEXT_LENGTH)]
+        found += _texts_of(high[begin : begin + _AT_ONCE], low[begin : begin + _AT_ONCE])
     return found
 
 
-def _letters(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> str:
-    """Return ids of which these are the halves, one behind the other."""
-    # The upper 63 bits are the first half of the digits. One bit is left, which belongs to the next digit.
-    digits = np.empty((len(high), TEXT_LENGTH), np.uint8)
-    digits[:, :_HALF] = ((high >> np.uint64(1))[:, None] >> _SHIFTS) & np.uint64(31)
-    digits[:, _HALF:] = (low[:, None] >> _SHIFTS) & np.uint64(31)
-    digits[:, _HALF] |= ((high & np.uint64(1)) << np.uint64(4)).astype(np.uint8)
-    return digits.tobytes().translate(_LETTERS).decode("ascii")
+def _texts_of(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> list[str]:
+    """Return the texts of ids of which these are the halves."""
+    pairs = np.empty((len(high), TEXT_LENGTH // 2), np.intp)
+    pairs[:, :6] = (high[:, None] >> _HIGH_SHIFTS) & _PAIR_MASK
+    # Six bits of the upper half are left, and four come from the lower one.
+    pairs[:, 6] = ((high & np.uint64(63)) << np.uint64(4)) | (low >> np.uint64(60))
+    pairs[:, 7:] = (low[:, None] >> _LOW_SHIFTS) & _PAIR_MASK
+    found: list[str] = _PAIRS.take(pairs).view(f"U{TEXT_LENGTH}").ravel().tolist()
+    return found
