@@ -111,7 +111,7 @@ class Garbage:
         if swept < SWEEP_MAX:
             del self.due[uid]
 
-    def _sweep_upload(self, prefix: bytes, weight: int, batch: list[Operation]) -> int:
+    def _sweep_upload(self, prefix: bytes, weight: int, batch: Batch) -> int:
         """Order the deletion of an upload's chunks, of about so many bytes; returns what is left of these."""
         for chunk, value in self._payload.scan(prefix, layout.after(prefix)):
             batch.append((chunk, None))

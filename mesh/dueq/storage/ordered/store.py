@@ -47,7 +47,7 @@ from dueq.limits import BLOCK_BYTES
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.batch import Batch
 from dueq.storage.ordered.browsing import Browsing
-from dueq.storage.ordered.engine import Engine, EngineDamaged, Operation, WriteFailed
+from dueq.storage.ordered.engine import Engine, EngineDamaged, WriteFailed
 from dueq.storage.ordered.format import FORMATS, Formats
 from dueq.storage.ordered.garbage import Garbage, uploads_of
 from dueq.storage.ordered.identity import Identity, Opener

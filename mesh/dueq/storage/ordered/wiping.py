@@ -20,7 +20,8 @@ from collections.abc import Iterable
 
 from dueq.limits import WIPE_BYTES, WIPE_ROWS
 from dueq.storage.ordered import layout
-from dueq.storage.ordered.engine import Engine, Operation
+from dueq.storage.ordered.batch import Batch
+from dueq.storage.ordered.engine import Engine
 
 
 class _Wipe:
@@ -38,7 +39,7 @@ class _Wipe:
         self.kept = set(kept)
         self.ended = False
 
-    def step(self, batches: dict[Engine, list[Operation]], rows: int, weight: int) -> tuple[int, int]:
+    def step(self, batches: dict[Engine, Batch], rows: int, weight: int) -> tuple[int, int]:
         """Order the deletion of up to so many rows, of about so many bytes; returns what is left of both."""
         while self._engines:
             engine = self._engines[0]
@@ -82,7 +83,7 @@ class Wiping:
         if uid in self._under_way:
             self._under_way[uid].kept.add(key)
 
-    def step(self, timeline_batch: list[Operation], payload_batch: list[Operation]) -> None:
+    def step(self, timeline_batch: Batch, payload_batch: Batch) -> None:
         """Order the deletion of some rows. Whatever was ordered before the wipe began must be written."""
         batches = {self._timeline: timeline_batch, self._payload: payload_batch}
         rows, weight = WIPE_ROWS, WIPE_BYTES
@@ -98,7 +99,7 @@ class Wiping:
         if wipe is None:
             return
         while not wipe.ended:
-            batches: dict[Engine, list[Operation]] = {self._payload: [], self._timeline: []}
+            batches = {self._payload: Batch(), self._timeline: Batch()}
             wipe.step(batches, WIPE_ROWS, WIPE_BYTES)
             for engine, batch in batches.items():
                 if batch:
