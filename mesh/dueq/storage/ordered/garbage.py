@@ -34,6 +34,7 @@ class Garbage:
     def __init__(self, timeline: Engine, payload: Engine) -> None:
         self._timeline, self._payload = timeline, payload
         self._counters: dict[bytes, int] = {}  # as ordered and not written yet
+        self._uploads: tuple[int, set[int]] | None = None  # of one partition, as listed now
         self.due: dict[int, None] = {}
 
     def written(self) -> None:
@@ -87,9 +88,16 @@ class Garbage:
         batch.append((garbage, b""))
 
     def lists(self, uid: int, upload: int) -> bool:
-        """Whether a sweep will delete this upload."""
-        prefix, first = layout.chunk_key(uid, upload, 0)[:-2], layout.head(uid, b"g")
-        return any(key[:3] + key[9:] == prefix for key in self._timeline.keys(first, layout.after(first)))
+        """Whether a sweep will delete this upload. What is listed is read once until `changes`."""
+        if self._uploads is None or self._uploads[0] != uid:
+            first = layout.head(uid, b"g")
+            listed = (key[9:] for key in self._timeline.keys(first, layout.after(first)))
+            self._uploads = uid, {int.from_bytes(key[1:9], "big") for key in listed if key[:1] == b"u"}
+        return upload in self._uploads[1]
+
+    def changes(self) -> None:
+        """Something is written that may list more."""
+        self._uploads = None
 
     # -------------------------------------------------------------- sweeping
 

@@ -279,10 +279,13 @@ class OrderedStore:
 
     def _commit(self, writes: Sequence[StoreWrite]) -> None:
         self._recovery.outdated()
+        self._garbage.changes()
         self._metas = {write.uid: write for write in writes if isinstance(write, SaveMeta)}
         for write in writes:
             if self._wiping:
                 self._make_way(write)
+            if not isinstance(write, DropUpload):
+                self._garbage.changes()
             self._writers[type(write)](write)
         if self._wiping and self._level0_files() < LEVEL0_BUSY:
             self._wiping.step(self._timeline_batch, self._payload_batch)

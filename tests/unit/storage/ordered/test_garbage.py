@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
 import pytest
 from tests.unit.storage.ordered.disk import UID, Disk, barrier, crash_after, entries, insert
@@ -10,6 +11,7 @@ from tests.unit.storage.ordered.disk import UID, Disk, barrier, crash_after, ent
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries
 from dueq.core.ports.persistence import (
     AppendLog,
+    DropUpload,
     InstallBegin,
     InstallEnd,
     InstallRows,
@@ -141,6 +143,38 @@ def test_a_commit_reads_few_bytes_of_uploads_that_have_ended(
             disk.open().recover()
         disk.store.commit([SaveMeta(UID, 1, 3)])
     assert left == [(9, 3), (6, 2), (3, 1), (0, 1), (0, 0)]
+
+
+def test_uploads_that_are_dropped_together_are_looked_up_once(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a follower holds the log back, a million pieces may be listed: each drop took a second."""
+    ended = entries(*[(n, 0, 1_000) for n in range(1, 41)])
+    disk.store.commit([AppendLog(UID, [insert(n, [b"xy"]) for n in range(1, 41)])])
+    disk.store.commit([SaveCheckpoint(UID, 40, 0, finished=ended)])
+    disk.store.commit([PutChunk(UID, upload, 0, b"chunk") for upload in range(20)])
+    disk.open().recover()
+    read: list[bytes] = []
+    keys = disk.store._timeline.keys
+
+    def noted(start: bytes, stop: bytes) -> Iterator[bytes]:
+        for key in keys(start, stop):
+            read.append(key)
+            yield key
+
+    monkeypatch.setattr(disk.store._timeline, "keys", noted)
+    disk.store.commit([DropUpload(UID, upload) for upload in range(20)])
+    assert list(disk.payload.keys(layout.head(UID, b"u"), layout.head(UID, b"v"))) == []
+    assert len(read) <= 50
+
+
+def test_an_upload_whose_message_ends_between_two_drops_stays_for_the_log(disk: Disk) -> None:
+    disk.store.commit([PutChunk(UID, upload, 0, b"chunk") for upload in (1, 2)])
+    ended = entries((1, 0, 1_000))
+    ended["flags"], ended["place"] = FLAG_UPLOAD, 2
+    disk.store.commit([AppendLog(UID, [insert(1, [b""])])])
+    disk.store.commit([DropUpload(UID, 1), SaveCheckpoint(UID, 1, 0, finished=ended), DropUpload(UID, 2)])
+    assert [disk.payload.get(layout.chunk_key(UID, upload, 0)) for upload in (1, 2)] == [None, b"chunk"]
 
 
 def test_a_replica_that_was_filled_keeps_nothing_of_what_had_ended_at_its_leader(disk: Disk) -> None:
