@@ -97,10 +97,13 @@ class Tasks:
                 return
 
     def _adopted(self) -> asyncio.Task[Any]:
-        """Return this task: it owns the clock if the owner has ended, as a task that sets a test up does."""
+        """Return this task: it is the owner if the one before has ended, as a task that sets a test up does.
+
+        Another task in the loop, which has never waited for messages, may be the test's own: then it is not.
+        """
         task = asyncio.current_task()
         assert task is not None
-        if self.owner is None or self.owner.done():
+        if (self.owner is None or self.owner.done()) and asyncio.all_tasks() <= {task, *self._waiters}:
             self.owner = task
         return task
 

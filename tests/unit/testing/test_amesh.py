@@ -133,7 +133,7 @@ def test_a_client_may_be_made_before_the_loop_runs_or_by_a_task_that_has_ended()
     with amesh(START) as mesh:
         early = mesh.client()
         asyncio.run(early.create_topic("t"))
-        asyncio.run(asyncio.wait_for(receive(early), 30))
+        asyncio.run(receive(early))
     with asyncio.Runner() as runner, amesh(START) as mesh:
 
         async def set_up() -> AsyncClient:
@@ -142,4 +142,37 @@ def test_a_client_may_be_made_before_the_loop_runs_or_by_a_task_that_has_ended()
             return client
 
         client = runner.run(set_up())
-        runner.run(asyncio.wait_for(receive(client), 30))
+        runner.run(receive(client))
+
+
+def test_a_task_beside_the_test_does_not_take_over_the_clock() -> None:
+    with asyncio.Runner() as runner, amesh(START) as mesh:
+
+        async def set_up() -> AsyncClient:
+            client = mesh.client()
+            await client.create_topic("t")
+            await client.producer("t").schedule(b"x", timedelta(hours=1))
+            return client
+
+        async def test() -> None:
+            begun, late, before = asyncio.Event(), list[int](), mesh.now
+
+            async def handle() -> None:
+                async with client.consumer("t") as consumer:
+                    begun.set()
+                    async for message in consumer:
+                        late.append(mesh.now_ms - message.due)
+                        await message.ack()
+
+            task = asyncio.create_task(handle())
+            await begun.wait()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert mesh.now - before < timedelta(seconds=1)
+            await mesh.advance(3601)
+            assert late == [0]
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        client = runner.run(set_up())
+        runner.run(test())
