@@ -258,3 +258,6 @@ def test_whatever_else_is_in_such_a_topic_is_no_defect(cloud: Any, queue: str, h
         found = producer.schedule(b"not a task", timedelta(hours=1), group="tasks")
     with pytest.raises(exceptions.BadRequest, match="the payload is no task"):
         cloud.get_task(name=f"{queue}/tasks/{found}")
+    task = {"http_request": {"url": TARGET}, "schedule_time": datetime.now(UTC) + timedelta(hours=1)}
+    made = cloud.create_task(parent=queue, task=task)
+    assert [each.name for each in cloud.list_tasks(parent=queue)] == [made.name]

@@ -96,7 +96,7 @@ async def listed(
             name.topic, after=cursor.removeprefix(_SENDING) or None, limit=limit
         )
         for each in sending:
-            with contextlib.suppress(MessageNotFound):  # done meanwhile
+            with contextlib.suppress(MessageNotFound, RpcError):  # done meanwhile, or no task
                 found = await service.client.get(name.topic, each.id, payload=True)
                 shown.append(_document(name, found, view, shape))
         cursor = f"{_SENDING}{sending[-1].id}" if len(sending) == limit else ""
@@ -109,7 +109,8 @@ async def listed(
     )
     for waiting in page.messages:
         assert waiting.payload is not None
-        shown.append(task.document(name, waiting, _task(waiting.payload), Attempts(), view, shape))
+        with contextlib.suppress(RpcError):  # somebody else has put it in: it hides no task
+            shown.append(task.document(name, waiting, _task(waiting.payload), Attempts(), view, shape))
     if page.cursor is not None:
         answer["nextPageToken"] = page.cursor
     return answer
