@@ -357,6 +357,8 @@ GATEWAY_JSON_DEPTH_MAX: Final = 64
 """Deepest nesting of arrays and objects in JSON."""
 GATEWAY_ITEMS_MAX: Final = 1000
 """Most items of an array in an HTTP request, of a page of a list, and failures that one answer shows."""
+GATEWAY_LIST_BYTES_MAX: Final = 16 << 20
+"""Payloads that a page of a list shows; a longer one comes alone."""
 GATEWAY_BODIES_BYTES_MAX: Final = 256 << 20
 """Bodies of HTTP requests that one gateway holds at once; beyond that requests get Busy."""
 GATEWAY_LOOKED_AT_MAX: Final = 16_384

@@ -68,7 +68,7 @@ class Wanted:
         begin_ms, end_ms: those that wait until an instant in between, or died then; None: no bound.
         key_prefix: those whose key begins like this.
         payloads: with their payloads.
-        limit: of a page.
+        limit: of a page, which may have fewer: it holds GATEWAY_LIST_BYTES_MAX of payloads.
     """
 
     topic: str
@@ -83,17 +83,22 @@ class Wanted:
         """Read one page."""
         place = Place.of(cursor) if cursor else Place(0, 0, "")
         partitions = (await client.describe(self.topic)).partitions
-        page, looked_at = Page(), 0
+        page, looked_at, held = Page(), 0, 0
         for partition in range(place.partition, partitions):
             if partition != place.partition:
                 place = Place(partition, 0, "")
             async with aclosing(self._messages(client, place)) as messages:
                 async for message in messages:
-                    if len(page.messages) == self.limit or looked_at == limits.GATEWAY_LOOKED_AT_MAX:
+                    wanted = message.key.startswith(self.key_prefix)
+                    held += len(message.payload or b"") if wanted else 0
+                    full = len(page.messages) == self.limit or (
+                        wanted and page.messages and held > limits.GATEWAY_LIST_BYTES_MAX
+                    )
+                    if full or looked_at == limits.GATEWAY_LOOKED_AT_MAX:
                         page.cursor = place.text()
                         return page
                     place, looked_at = Place(partition, *message.place), looked_at + 1
-                    if message.key.startswith(self.key_prefix):
+                    if wanted:
                         page.messages.append(message)
         return page
 
