@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from random import Random
 
 from dueq.cluster.znodes import already_ended, has_ended, is_meant, updated_topic, with_ended
 from dueq.core.ports.membership import (
@@ -77,11 +78,12 @@ class SimCoordinator:
         tombstones: uid -> brokers that have not deleted yet what they held.
         ended: the ids of the creations of deleted topics.
         unreachable: broker ids that cannot reach it.
-        lose_answer_share: of compare-and-sets whose outcome stays unknown to who asked (half of them happen).
+        lose_answer_share: of orders whose outcome stays unknown to who asked (half of them happen).
         watch_us: how late what a watch saw may arrive; in order within a session.
         late_us: longest delay with which a request is still carried out whose answer was lost.
         slow_us: longest further delay of every request and answer.
         changed: called with a partition's uid when its node was changed.
+        made: called with each new topic.
         buried: called with a deleted partition's uid when its tombstone is removed.
         unregistered: called with a broker's id when its registration has gone.
     """
@@ -102,6 +104,9 @@ class SimCoordinator:
         self.changed: Callable[[int], None] = lambda uid: None
         self.unregistered: Callable[[str], None] = lambda broker_id: None
         self.buried: Callable[[int], None] = lambda uid: None
+        self.made: Callable[[Topic], None] = lambda topic: None
+        self._chance = Random(world.seed * 0x27D4EB2F + 109)
+        """Whether creations and deletions get lost; of its own, so that all else is as it was without that."""
         self._sessions: list[Session] = []
         self._next_uid = 1
 
@@ -367,10 +372,29 @@ class SimCoordinator:
                 order.name, order.creation_id, order.kind, tuple(parts), order.replicas, order.min_isr,
                 order.settings,
             )  # fmt: skip
+            self.made(known)
             self._announce(self._topics_seen, *(partial(self._node_seen, part.uid) for part in parts))
         return known
 
+    def _is_lost(
+        self, session: Session, order: CreateTopic | DeleteTopic, late: Callable[[], object]
+    ) -> bool:
+        """Whether an order's answer gets lost; then it is carried out late, or not at all."""
+        chance = self._chance
+        if chance.random() >= self.lose_answer_share:
+            return False
+        self._later(session, TopicOrderDone(order.token, "unavailable", "the connection was lost"))
+        if chance.random() < 0.5:
+
+            def come() -> None:
+                late()
+
+            self._world.after(chance.randint(*self.late_us), come)
+        return True
+
     def _create(self, session: Session, order: CreateTopic) -> None:
+        if self._is_lost(session, order, lambda: self.create(order)):
+            return
         known = self.create(order)
         if known is None:
             self._later(session, already_ended(order))
@@ -431,6 +455,13 @@ class SimCoordinator:
         return topic is not None
 
     def _delete(self, session: Session, order: DeleteTopic) -> None:
+        if self._is_lost(session, order, lambda: self._end(order)):
+            return
         topic = self.topics.get(order.name)
-        gone = topic is not None and is_meant(topic, order) and self.delete(order.name)
+        gone = self._end(order)
         self._later(session, TopicOrderDone(order.token, "" if gone else "not_found", topic=topic))
+
+    def _end(self, order: DeleteTopic) -> bool:
+        """Delete the topic that an order means; returns whether it was there."""
+        topic = self.topics.get(order.name)
+        return topic is not None and is_meant(topic, order) and self.delete(order.name)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from dueq.core.partition.partition import Partition
 from dueq.core.ports.effects import Effect, Persist, SendClient, SendPeer
+from dueq.core.ports.membership import Topic
 from dueq.core.ports.persistence import AppendLog, DropPartition, StoreWrite
 from dueq.storage.ordered import layout
 from dueq_chaos.sim.judging.equality import differences
@@ -111,6 +112,8 @@ class Invariants:
         self._leaders: dict[tuple[int, int], tuple[str, int]] = {}
         mesh.coordinator.changed = self._node_changed
         mesh.coordinator.buried = self._buried
+        mesh.coordinator.made = self._made
+        self._creations: set[str] = set()
         mesh.history.row_differs = self._row_differs
         self.ledger.fired, self.ledger.taken_back = mesh.history.fired, mesh.history.taken_back
         history, ledger = mesh.history, self.ledger
@@ -190,6 +193,12 @@ class Invariants:
             self._check(self._outgoing.answered(name, message))
         elif isinstance(message, ConsumerReply) and message.code == Code.OK:
             self._check(self._outgoing.kept_alive(name, message))
+
+    def _made(self, topic: Topic) -> None:
+        """One creation makes one topic, however often and however late it comes."""
+        if topic.creation_id in self._creations:
+            self._fail(f"topic {topic.name} was made again, by a creation that made it before")
+        self._creations.add(topic.creation_id)
 
     def _deleted(self, name: str, writes: list[StoreWrite]) -> None:
         """Only a tombstone permits deleting a replica."""
