@@ -53,6 +53,7 @@ CONDITIONAL: Final = (
                 "slots = _unpushed(lane, session)",
                 "slots = lane.leases.of_owner(session.number_here)",
             ),
+            change("core.delivery.pulls:Pulls._close", "session.rows_out and not whole", "session.rows_out"),
         ),
         seeds=822,
         finders=(274,),

@@ -113,6 +113,11 @@ HANDLING: Final = (
                 'return Refusal(Code.UNKNOWN_SESSION, f"snapshot {request.snapshot:x} is not kept here (any more)")',
                 "return self._begin(route, request, partition, now)",
             ),
+            change(
+                "client.core.ports.faults:fault_of_page",
+                "if request.snapshot and reply.snapshot != request.snapshot:",
+                "if False:",
+            ),
         ),
         seeds=60,
         finders=(18,),
