@@ -31,7 +31,7 @@ from dueq.core.state.pass_table import Pass, PassState
 from dueq.core.turn.context import Context
 from dueq.instant import Now
 from dueq.limits import DUE_MS_MAX, PASS_ROWS_MAX, PASS_WALKS_MAX
-from dueq_codecs.records import U64, Record, RecordKind
+from dueq_codecs.records import Record, RecordKind
 
 _GIVING_BACK = (RecordKind.NACK, RecordKind.RELEASE, RecordKind.EXPIRE)
 _GOLDEN = 0.6180339887498949
@@ -55,9 +55,9 @@ class _Work:
     Attributes:
         walk: where it is; None: the checkpoint before it is not made yet.
         reading: a page, or the checkpoint, is on its way.
-        chosen: messages of the last page that no record names yet.
+        chosen: messages of the last page that no record names yet, each with its new due.
         last: sequence of the last record proposed.
-        placed: messages that have got an instant in the spread.
+        placed: messages that have got an instant in the spread, or were skipped at it.
         skipped: by reason, of this way.
         ways: how many were begun.
         returned: a consumer gave something back since this way was begun.
@@ -163,7 +163,6 @@ class Passes:
             sequence = partition.propose(self._record(work, some), now)
             if sequence:
                 work.last = sequence
-                work.placed += len(some)
                 work.chosen = work.chosen[PASS_ROWS_MAX:]
         elif walk is not None and not walk.ended:
             self._read(work, walk)
@@ -194,21 +193,26 @@ class Passes:
     # -------------------------------------------------------------- what is done
 
     def _changeable(self, work: _Work, entries: Entries, now: Now) -> Entries:
-        """Return what may be changed so; the rest is skipped, and counted."""
+        """Return what may be changed so, each with its new due; the rest is skipped, and counted."""
         due = self._dues(work, entries)
-        if due is None or not len(entries) or _state_of(work.run) == State.DEAD:
+        work.placed += len(entries)
+        if due is None or not len(entries):
             return entries
-        beyond, latest_ms = due > DUE_MS_MAX, self._latest_ms(now)
-        if latest_ms is not None:
-            beyond |= due > latest_ms
-        work.skipped["horizon"] += int(np.count_nonzero(beyond))
-        fine = ~beyond
-        if is_full(entries):
-            expires = entries["expires"].astype(np.int64)
-            expired = fine & (expires != 0) & (due >= expires)
-            work.skipped["expiry"] += int(np.count_nonzero(expired))
-            fine &= ~expired
-        return entries.take(np.flatnonzero(fine))
+        fine = np.ones(len(entries), np.bool_)
+        if _state_of(work.run) == State.WAITING:
+            fine = due <= DUE_MS_MAX
+            latest_ms = self._latest_ms(now)
+            if latest_ms is not None:
+                fine &= due <= latest_ms
+            work.skipped["horizon"] += int(np.count_nonzero(~fine))
+            if is_full(entries):
+                expires = entries["expires"].astype(np.int64)
+                expired = fine & (expires != 0) & (due >= expires)
+                work.skipped["expiry"] += int(np.count_nonzero(expired))
+                fine &= ~expired
+        chosen = entries.take(np.flatnonzero(fine))
+        chosen["due"] = due[fine]
+        return chosen
 
     def _latest_ms(self, now: Now) -> int | None:
         """Return the latest instant that the topic allows; None: it has no horizon."""
@@ -240,10 +244,8 @@ class Passes:
         record.target_row = np.ascontiguousarray(entries["row"])
         if _state_of(work.run) == State.WAITING:
             record.token = np.zeros(len(entries), np.uint64)
-        due = self._dues(work, entries)
-        if due is not None:
-            column: U64 = due.astype(np.uint64)
-            record.due = column
+        if kind in (RecordKind.MOVE, RecordKind.REDRIVE):
+            record.due = np.ascontiguousarray(entries["due"])
         if kind == RecordKind.CHANGE:
             record.rank = np.full(len(entries), asked["rank"], np.uint16)
         return record

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dueq.core.partition import passes
 from dueq.core.partition.passes import Passes
-from dueq.core.ports.entry import NO_ENTRIES, Entries
+from dueq.core.ports.entry import FULL, NO_ENTRIES, Entries, State
 from dueq.core.state.applied import Applied
 from dueq.core.state.pass_table import Pass
 from dueq.instant import Now
@@ -27,11 +28,12 @@ def at(ms: int) -> Now:
 
 
 class Led:
-    """A led partition with one pass, and an index of one page in which nothing waits."""
+    """A led partition with one pass, and an index of one page in which nothing waits at first."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **work: object) -> None:
         self.uid, self.serving = UID, True
-        running = Pass("p", 5, {"do": "cancel", "filter": {"state": "waiting"}}, 3)
+        self.settings = SimpleNamespace(horizon_ms=0)
+        running = Pass("p", 5, {"do": "cancel", "filter": {"state": "waiting"}} | work, 3)
         table = SimpleNamespace(running=running)
         self.timeline = SimpleNamespace(passes=table, applied=5, leased=lambda: NO_ENTRIES)
         self.checkpoints = SimpleNamespace(after=lambda then, now: then(frozenset(), now))
@@ -95,3 +97,23 @@ def test_it_ends_however_much_is_given_back(monkeypatch: pytest.MonkeyPatch) -> 
     for _ in range(PASS_WALKS_MAX):
         led.look(RecordKind.EXPIRE)
     assert (led.ways, len(led.proposed)) == (PASS_WALKS_MAX, 1)
+
+
+def test_what_is_spread_gets_the_instant_for_which_its_expiry_was_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that are skipped keep their places in the spread: else others would get instants beyond their expiry."""
+    led = Led(monkeypatch, do="move", to_ms=1_000_000, spread_ms=1000)
+    page = np.zeros(1000, FULL)
+    page["state"], page["row"] = State.WAITING, np.arange(1000)
+    page["expires"][::2] = 1_000_500
+    led.care.tick(at(2))
+    led.pages.pop(0)(page, at(3))
+    led.timeline.applied = 100
+    led.care.tick(at(4))
+    moved, rest = led.proposed
+    rows = np.concatenate((moved.target_row, rest.target_row))
+    due = np.concatenate((moved.due, rest.due))
+    assert 700 <= len(rows) <= 800
+    assert (due[rows % 2 == 0] < 1_000_500).all()
+    assert (due[rows % 2 == 1] >= 1_000_500).any()
