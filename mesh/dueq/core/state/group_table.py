@@ -1,8 +1,9 @@
 """The groups of one partition of a fair topic: the number of each name, and its settings.
 
 Entries carry the number of their group. A group gets its number with its first message, or when something is set for
-it. It is forgotten when it has neither messages nor settings, and no number is used again. Everything happens inside
-`apply`: a function of the log.
+it. It is forgotten when it has neither messages nor settings. Its number is used again only when all others have been
+given since: a topic may have millions of groups a day, each for one message. Everything happens inside `apply`: a
+function of the log.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _ROW_VERSION: Final = 1
 _GIVEN: Final = b""
 """The key of the row that says which number was given last."""
 _NUMBER_BYTES: Final = 4
+_NUMBER_MAX: Final = (1 << 8 * _NUMBER_BYTES) - 1
 
 
 @dataclass(slots=True)
@@ -127,12 +129,18 @@ class GroupTable:
     def _begin(self, name: str) -> Group:
         group: Group | None = self.by_name.get(name)
         if group is None:
-            self._given += 1
-            self._given_changed = True
-            group = Group(name, self._given)
+            group = Group(name, self._next_number())
             self._idle[group.number] = None  # until it has a message: a row with a unique key may have none
             self._add(group)
         return group
+
+    def _next_number(self) -> int:
+        """Return the number of a new group: the next one that none has."""
+        self._given = self._given % _NUMBER_MAX + 1
+        while self._given in self.by_number:
+            self._given = self._given % _NUMBER_MAX + 1
+        self._given_changed = True
+        return self._given
 
     def apply(self, record: Record, age_ms: int, messages: Messages, applied: Applied) -> U8:
         """Apply a GROUP record: set something for a group, which keeps what the record does not name."""
