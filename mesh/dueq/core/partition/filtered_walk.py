@@ -112,5 +112,5 @@ class FilteredWalk:
         """Choose those whose key begins as it should; what cannot be read is none of them."""
         prefix = self._wanted.key_prefix
         for row, body in zip(read, bodies, strict=True):
-            if body is not None and body[0] >= len(prefix) and body[1 : 1 + len(prefix)] == prefix:
+            if body and body[0] >= len(prefix) and body[1 : 1 + len(prefix)] == prefix:
                 chosen.append(row)

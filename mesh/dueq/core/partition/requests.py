@@ -274,12 +274,13 @@ def _check_insert(
     if total > limits.REQUEST_BYTES_MAX:
         return invalid(f"{total} bytes of payloads in one request are over {limits.REQUEST_BYTES_MAX}")
     refusal = _check_crcs(request, inline, bodies[0]) if bodies and not request.shared else None
-    if refusal is not None or not request.keyed or not bodies:
+    if refusal is not None or not request.keyed:
         return refusal
+    body = bodies[0] if bodies else b""
     if request.keyed == Meta.KEY:
-        return _check_keys(inline, uploaded, bodies)
+        return _check_keys(inline, uploaded, body)
     unhashed = settings.keys == "unique" and not len(request.key_high)
-    return _check_headers(inline, uploaded, bodies[0], settings, request.shared_size, unhashed)
+    return _check_headers(inline, uploaded, body, settings, request.shared_size, unhashed)
 
 
 def _check_uploads(uploads: list[int]) -> Refusal | None:
@@ -312,14 +313,14 @@ def _check_crcs(
 def _check_keys(
     inline: np.ndarray[tuple[int, ...], np.dtype[np.uint32]],
     uploaded: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
-    bodies: list[bytes | memoryview],
+    body: bytes | memoryview,
 ) -> Refusal | None:
     """Every payload that is here begins with its key; an upload is always long enough for one."""
     sizes = inline[uploaded == 0].astype(np.int64)
     short = sizes == 0
     if not short.any():
         starts = np.cumsum(sizes) - sizes
-        short = np.frombuffer(bodies[0], np.uint8)[starts] >= sizes if len(sizes) else short
+        short = np.frombuffer(body, np.uint8)[starts] >= sizes if len(sizes) else short
     row = _first_row(short)
     if row is not None:
         row = int(np.flatnonzero(uploaded == 0)[row])

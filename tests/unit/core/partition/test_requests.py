@@ -225,6 +225,21 @@ def test_a_payload_too_short_for_its_key_names_its_row(stored: bytes) -> None:
     )
 
 
+@pytest.mark.parametrize("mode", [Meta.KEY, Meta.HEADERS], ids=str)
+def test_payloads_without_a_byte_begin_with_no_key_though_no_body_comes_with_them(mode: Meta) -> None:
+    request = keyed([b"", b""])
+    request.keyed = mode
+    code, text = refusal(request)
+    assert (code, text[:31]) == (Code.INVALID_REQUEST, "row 0: its 0 bytes are too few ")
+
+
+@pytest.mark.parametrize("mode", [Meta.KEY, Meta.HEADERS], ids=str)
+def test_uploads_alone_need_no_body(mode: Meta) -> None:
+    request = keyed([bytes(limits.CHUNK_BYTES + 1)], [9])
+    request.keyed = mode
+    assert check_change(request, [], SETTINGS, NOW) is None
+
+
 def test_the_key_of_an_upload_is_not_looked_for_in_the_body() -> None:
     long = with_key(b"k", bytes(limits.CHUNK_BYTES))
     short = with_key(b"k", b"")
