@@ -216,7 +216,7 @@ PASS_WALKS_MAX: Final = 3
 COUNT_ROWS: Final = 65_536
 """Messages that are looked at for one answer to a count."""
 COUNT_READS: Final = 256
-"""Reads of the index for one answer to a count by seconds: a topic may have many ranks or groups."""
+"""Reads of the index for one answer to a count: a topic may have many ranks or groups."""
 LEASED_ROWS: Final = 256
 """Leased messages that one answer names."""
 LEASED_LISTED_MAX: Final = 1000

@@ -245,21 +245,24 @@ class Looking:
     # -------------------------------------------------------------- counts
 
     def _count(self, look: _Look, now: Now) -> None:
-        """Count what matches a filter, in the next `COUNT_ROWS` messages of the index."""
+        """Count what matches a filter, in the next `COUNT_ROWS` messages of the index.
+
+        Perhaps in fewer: where there are very many groups, most reads may bring nothing.
+        """
         request, partition = look.request, look.partition
         asked = decode_document(request.document)
         walk = partition.filtered_walk(filter_of(asked["filter"]))
         if asked["after"] is not None:
             wait_at, key, of = asked["after"]
             walk.walk.go_to(wait_at, key, bytes.fromhex(of))
-        matched = 0
+        matched = reads = 0
 
         def page(entries: Entries, then: Now) -> None:
-            nonlocal matched
-            matched += len(entries)
+            nonlocal matched, reads
+            matched, reads = matched + len(entries), reads + 1
             if not look.led:
                 self._no_leader(look)
-            elif walk.ended or walk.looked >= limits.COUNT_ROWS:
+            elif walk.ended or walk.looked >= limits.COUNT_ROWS or reads >= limits.COUNT_READS:
                 wait_at, key, of = walk.walk.place
                 after = None if walk.ended else [wait_at, key, of.hex()]
                 self._answer(look, {"matched": matched, "after": after}, b"")

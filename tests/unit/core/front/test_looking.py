@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dueq import limits
-from dueq.core.front.looking import _malformed
-from dueq_codecs.messages import LookRequest
+from dueq.core.front.looking import Looking, _malformed
+from dueq.core.partition.filtered_walk import FilteredWalk
+from dueq.core.ports.entry import NO_ENTRIES
+from dueq.core.ports.events import Route
+from dueq.core.ports.persistence import IndexScanned, ScanIndex
+from dueq.core.state.fair import FairOrder
+from dueq.core.state.matching import RowFilter
+from dueq.instant import Now
+from dueq.limits import COUNT_READS
+from dueq_codecs.messages import LookReply, LookRequest
 
 _HOUR_MS = 3_600_000
 
@@ -66,3 +76,50 @@ def test_a_chunk_that_no_key_can_name_is_refused(what: str) -> None:
     assert refusal is not None
     assert refusal.text == "chunk 65536 is beyond 65535"
     assert _malformed(LookRequest(1, "mail", 1, "message", upload=7, chunk=65_535)) is None
+
+
+class Counted:
+    """A led partition of very many groups, in each of which nothing waits for as late as is asked for."""
+
+    def __init__(self, groups: int) -> None:
+        self.groups, self.uid, self.epoch, self.applied = groups, 1, 1, 9
+        self.replica = SimpleNamespace(serving=True, epoch=1)
+        self.settings = SimpleNamespace(broker_id="a")
+        self.timeline = SimpleNamespace(
+            low_water=0, order=FairOrder(), jobs=SimpleNamespace(barred=lambda rows: None), groups=None
+        )
+        self.reads: list[Callable[[], None]] = []
+        self.answers: list[dict[str, Any]] = []
+
+    def filtered_walk(self, wanted: RowFilter) -> FilteredWalk:
+        context: Any = self
+        return FilteredWalk(context, context, wanted, self.applied + 1)
+
+    def once_saved(self, then: Callable[[frozenset[int], Now], None], now: Now) -> None:
+        then(frozenset(), now)
+
+    def read(self, make: Callable[[int], ScanIndex], then: Callable[[object, Now], None]) -> None:
+        of = int.from_bytes(make(1).of, "big")
+        following = (of + 1).to_bytes(6, "big") if of < self.groups else None
+        answer = IndexScanned(1, 1, NO_ENTRIES, True, following=following)
+        self.reads.append(lambda: then(answer, Now(1, 1)))
+
+    def reply(self, route: Route, reply: LookReply, bodies: list[bytes]) -> None:
+        self.answers.append(json.loads(reply.document))
+
+
+def test_one_answer_to_a_count_takes_a_bounded_number_of_reads_however_many_groups_have_nothing() -> None:
+    led: Any = Counted(2 * COUNT_READS)
+    looking, after, reads = Looking(led), None, []
+    for answers in (1, 2, 3):
+        asked = {"filter": {"state": "waiting", "due_from": 99}, "after": after}
+        request = LookRequest(1, "t", 1, "count", document=json.dumps(asked))
+        looking.requested(Route(b"c"), request, led, Now(1, 1))
+        reads.append(0)
+        while led.reads:
+            reads[-1] += 1
+            led.reads.pop(0)()
+        assert len(led.answers) == answers
+        assert led.answers[-1]["matched"] == 0
+        after = led.answers[-1]["after"]
+    assert (after, reads) == (None, [COUNT_READS, COUNT_READS, 1])
