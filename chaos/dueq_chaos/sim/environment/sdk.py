@@ -50,7 +50,7 @@ class SimClient:
         attaches: the last ATTACH of each consumer to each broker by a link of its own, with the link's identity.
         waiting: calls that will be repeated soon.
         idles: some of its calls wait until something comes, however long.
-        failures: what its core has raised, and requests that were refused as none.
+        failures: what its core has raised, answers that were none, and requests that were refused as none.
         asks_nonsense: texts with which its user's requests may be refused; any other refusal is a finding.
     """
 
@@ -201,6 +201,8 @@ class SimClient:
         elif isinstance(order, effects.Log):
             if order.level != "debug":
                 self.world.tell(self.name, f"{order.event} {order.fields}")
+            if order.event == "answer.refused":
+                self.failures.append(AssertionError(f"a broker sends what is no answer: {order.fields}"))
         else:
             take = self.consumers.get(order.consumer_id)
             if take is not None:
