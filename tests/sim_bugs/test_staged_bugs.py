@@ -21,6 +21,7 @@ from tests.unit.core.delivery import test_pulls as pulls
 from tests.unit.core.delivery import test_renewals as renewals
 from tests.unit.core.front import test_deleting_topics as deleting
 from tests.unit.core.front import test_updating_topics as updating
+from tests.unit.core.replication import test_confirming as confirming
 from tests.unit.core.replication import test_replication as replicas
 from tests.unit.gateway import test_once_full as once_full
 from tests.unit.testing import test_on_receipt as on_receipt
@@ -67,6 +68,9 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     ),
     "only-the-last-change-known": partial(
         updating.test_a_change_that_was_stored_before_others_is_answered_as_done, 1
+    ),
+    "grown-isr-counts-late": lambda: confirming.test_a_member_that_is_about_to_join_must_have_acked_too(
+        confirming.Stage()
     ),
     "created-again": topics.test_a_creation_that_comes_again_after_the_topic_was_deleted_makes_none,
     "expired-stays-without-credit": partial(

@@ -169,14 +169,6 @@ REPLICATION: Final = (
         finders=(0,),
     ),
     Bug(
-        "grown-isr-counts-late",
-        "A leader commits without a joining member until it has heard that it has joined.",
-        "Kafka KIP-497: the maximal ISR",
-        (change(f"{_ISR}.maximal", "members.update(self._in_flight.isr)", "pass"),),
-        seeds=1671,
-        finders=(557,),
-    ),
-    Bug(
         "level-by-known-commit",
         "A follower joins the ISR without the new leader's barrier, if it holds what is known to be committed.",
         "Kafka KAFKA-19996, PR apache/kafka#23024: a follower at a stale high watermark joins",

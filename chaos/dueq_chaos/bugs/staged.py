@@ -248,6 +248,13 @@ STAGED: Final = (
         seeds=0,
     ),
     Bug(
+        "grown-isr-counts-late",
+        "A leader commits without a joining member until it has heard that it has joined.",
+        "Kafka KIP-497: the maximal ISR",
+        (change("core.replication.isr:Isr.maximal", "members.update(self._in_flight.isr)", "pass"),),
+        seeds=0,
+    ),
+    Bug(
         "created-again",
         "A creation that comes again makes a topic that was deleted since.",
         "dueq itself: a request that was held up on its way; Kafka: auto-creation by a stale request for metadata",
