@@ -204,7 +204,7 @@ def test_a_partition_of_another_topic_is_refused(raw: zmq.Socket[bytes], client:
     request, body = insert_request(client.describe("foreign").placement[0].uid, topic)
     answer = ask(raw, *encode(request, [body]))
     assert isinstance(answer, ChangeReply)
-    assert answer.code == Code.INVALID_REQUEST
+    assert answer.code == Code.TOPIC_NOT_FOUND
 
 
 @pytest.mark.parametrize("rows", [1_025, 70_000])
