@@ -17,7 +17,7 @@ from xdist.workermanage import WorkerController
 
 SEED_VARIABLE = "STORM_SEED"
 """Not DUEQ_…: brokers, which inherit it too, take those for settings."""
-_TURNS = 3
+_TURNS = 6
 _WITH_SPARK = "tests/integration/test_spark", "tests/integration/test_campaign"
 _LONG = *_WITH_SPARK, "tests/docs/", "tests/browser/"
 """Files that take longest: begun last, they would leave the other cores without work at the end."""
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "by_turns: one in three of these runs; all with --every-storm, -k or a test's name"
+        "markers", "by_turns: one in six of these runs; all with --every-storm, -k or a test's name"
     )
     # Here, since processes that run a part of the tests inherit it and must all find the same.
     os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
@@ -78,7 +78,7 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put long files first, and leave two in three of the storms that are run by turns to other runs.
+    """Put long files first, and leave five in six of the storms that are run by turns to other runs.
 
     The first seed says which.
     """
