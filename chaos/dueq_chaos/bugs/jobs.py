@@ -46,6 +46,20 @@ JOBS: Final = (
         finders=(5,),
     ),
     Bug(
+        "window-goes-on-at-a-commit",
+        "When a job is committed, all that is due before the end of its hiding counts as known, and stays on the disk.",
+        "a watermark that is set to where it should be, and not to what was read",
+        (
+            change(
+                "core.state.window:HotWindow.go_back",
+                "if self.end is not None and self.end <= end:",
+                "if False:",
+            ),
+        ),
+        seeds=0,
+        finders=(92000013, 92000024),
+    ),
+    Bug(
         "revealed-messages-outlive-the-cancel",
         "A job that is cancelled after its commit is withdrawn from the end of its hiding on: what was revealed stays.",
         "a clean-up that looks where things were when they began",

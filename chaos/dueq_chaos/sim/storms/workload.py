@@ -12,7 +12,7 @@ from dueq.errors import TopicExists
 from dueq_chaos.sim.environment.mesh import SimMesh
 from dueq_chaos.sim.environment.sdk import ANYTHING
 from dueq_chaos.sim.storms.plan import CARELESS, Options, Step, draw_habits
-from dueq_chaos.sim.users import asking, bearing, deeds, repeating, triggering
+from dueq_chaos.sim.users import asking, bearing, deeds, hiding, repeating, triggering
 from dueq_chaos.sim.users.asking import Asker
 from dueq_chaos.sim.users.bearing import Bearers
 from dueq_chaos.sim.users.careless import CarelessUsers
@@ -116,7 +116,8 @@ class Workload:
             "crash client": self._crash_client,
             "create topic": self._create_topic,
             "delete topic": self._delete_topic,
-            "load job": self._load_job,
+            "load job": lambda random: self._loading().load(random),
+            hiding.HIDE: self._hide,
             "pause topic": lambda random: self._pause(random, self._configurer().pause),
             "pause for a while": lambda random: self._pause(random, self._configurer().pause_for_a_while),
             "change settings": lambda random: self._configurer().change(self.traffic.topic(random), random),
@@ -253,10 +254,18 @@ class Workload:
             self._asker = Asker(self.mesh, self._producing.wire)
         self._asker.do(self.traffic.topic(random), random)
 
-    def _load_job(self, random: Random) -> None:
+    def _loading(self) -> LoadingUser:
         if self._loader is None:
             self._loader = LoadingUser(self.mesh, TOPIC, self._producing.wire, self.traffic.ranks_of(TOPIC))
-        self._loader.load(random)
+        return self._loader
+
+    def _hide(self, random: Random) -> None:
+        """Load a hidden job, among many messages for all instants until its end."""
+        now_ms = self.mesh.world.wall_us // 1000
+        for _ in range(2 * len(self.mesh.coordinator.topics[TOPIC].partitions)):
+            payloads = self.traffic.payloads(random.randint(*hiding.ROWS))
+            self.traffic.send(TOPIC, payloads, [now_ms + random.randint(1_000, 10_000) for _ in payloads])
+        self._loading().hide(random)
 
     def _recur(self, random: Random) -> None:
         if self._recurring is None:

@@ -13,11 +13,15 @@ from dueq.client.core.ports import effects
 from dueq_chaos.sim.environment.mesh import SimMesh
 from dueq_chaos.sim.environment.sdk import ANYTHING, SimClient
 from dueq_chaos.sim.judging.history import MessageKey
+from dueq_chaos.sim.users import hiding
 from dueq_chaos.sim.users.ranks import Ranks
 from dueq_codecs.records import JobAction, Outcome
 
 _CALL_US = 15_000_000
 _TRIES = 4
+_LONG_MS = 6_000, 10_000
+_LATER_US = 2_200_000, 3_500_000
+"""By then a checkpoint has let go what memory has no room for."""
 _ENDS = ("commit", "commit", "commit", "commit late", "abort", "forget", "cancel", "commit and cancel")
 
 
@@ -28,6 +32,7 @@ class _Load:
     Attributes:
         until: instant by which it must be committed; 0: it is not hidden.
         end: how it must end, one of `_ENDS`.
+        wait_us: how long that waits, at least and at most.
         rows: the acknowledged ones: key, payload, due, first, rank.
         unanswered: calls that schedule and have no answer.
         failed: a call of it failed, so it is not complete.
@@ -36,6 +41,7 @@ class _Load:
     key: bytes
     until: int
     end: str
+    wait_us: tuple[int, int] = (0, 2_000_000)
     rows: list[tuple[MessageKey, bytes, int, int, int]] = field(default_factory=list)
     unanswered: int = 0
     failed: bool = False
@@ -60,20 +66,46 @@ class LoadingUser:
 
     def load(self, random: Random) -> None:
         """Load a job into some partitions, and do with it what chance says, or die."""
-        if self.client.core is None:
-            self.client.start()
-        now_ms = self.mesh.world.wall_us // 1000
-        self._count += 1
+        now_ms = self._begin()
         until = now_ms + random.choice([1_500, 4_000, 8_000, 12_000]) if random.random() < 0.85 else 0
         load = _Load(random.randbytes(16), until, random.choice(_ENDS))
-        places = range(len(self.mesh.coordinator.topics[self.topic].partitions))
-        for place in random.sample(places, random.randint(1, len(places))):
-            payloads = [b"job-%d-%d-%d" % (self._count, place, row) for row in range(random.randint(1, 30))]
-            dues = [now_ms + random.randint(-200, random.choice([2_000, 15_000])) for _ in payloads]
-            self._schedule(load, place, payloads, dues)
-        self.mesh.world.tell("loader", f"loads {load.key.hex()} until {until}, to {load.end}")
+        for place in random.sample(self._places, random.randint(1, len(self._places))):
+            rows = random.randint(1, 30)
+            self._fill(
+                load,
+                place,
+                [now_ms + random.randint(-200, random.choice([2_000, 15_000])) for _ in range(rows)],
+            )
+        self._tell_of(load)
         if random.random() < 0.1:
             self._later(random.randint(0, 3_000_000), self.client.crash)
+
+    def hide(self, random: Random) -> None:
+        """Load a large job into all partitions, and commit it long before the end of its hiding."""
+        now_ms = self._begin()
+        load = _Load(random.randbytes(16), now_ms + random.randint(*_LONG_MS), "commit", _LATER_US)
+        for place in self._places:
+            rows = random.randint(*hiding.ROWS)
+            self._fill(load, place, [load.until + random.randint(-2_000, 500) for _ in range(rows)])
+        self._tell_of(load)
+
+    @property
+    def _places(self) -> range:
+        return range(len(self.mesh.coordinator.topics[self.topic].partitions))
+
+    def _begin(self) -> int:
+        """Return the present instant, Unix ms, at which another job begins."""
+        if self.client.core is None:
+            self.client.start()
+        self._count += 1
+        return self.mesh.world.wall_us // 1000
+
+    def _tell_of(self, load: _Load) -> None:
+        self.mesh.world.tell("loader", f"loads {load.key.hex()} until {load.until}, to {load.end}")
+
+    def _fill(self, load: _Load, place: int, dues: list[int]) -> None:
+        payloads = [b"job-%d-%d-%d" % (self._count, place, row) for row in range(len(dues))]
+        self._schedule(load, place, payloads, dues)
 
     def _schedule(self, load: _Load, place: int, payloads: list[bytes], dues: list[int]) -> None:
         self.mesh.history.unacknowledged |= dict.fromkeys(payloads)
@@ -107,7 +139,7 @@ class LoadingUser:
             load.rows.append(((found.uid, found.sequence, found.row), payload, due, found.first, rank))
         if not load.unanswered:
             random = self.mesh.world.random
-            wait_us = random.randint(0, 2_000_000)
+            wait_us = random.randint(*load.wait_us)
             if load.end == "commit late" and load.until:
                 about_us = load.until * 1000 - self.mesh.world.wall_us
                 wait_us = max(about_us + random.randint(-300_000, 300_000), 0)

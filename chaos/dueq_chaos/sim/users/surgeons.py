@@ -15,11 +15,12 @@ from dueq.client.core.ports import effects
 from dueq.errors import InvalidRequest
 from dueq_chaos.sim.environment.mesh import SimMesh
 from dueq_chaos.sim.environment.sdk import ANYTHING, SimClient
-from dueq_chaos.sim.users.often import EVERYTHING_FROM
 
 _CALL_US = 15_000_000
 _AGAIN_US = 300_000
 _GROUPS = ("a", "a.y", "b")
+_SHARP_FROM = 91_000_000
+"""From this seed on filters begin and end at the instants of messages in some storms."""
 
 Document = dict[str, Any]
 
@@ -87,7 +88,7 @@ class Surgeons:
 
     def _cut_sharply(self, wanted: Document, random: Random) -> None:
         """Have the filter begin or end at the very instant of a message, in some storms."""
-        if self._mesh.world.seed < EVERYTHING_FROM:
+        if self._mesh.world.seed < _SHARP_FROM:
             return
         dues = [message.due_ms for message in self._mesh.history.messages.values() if not message.finished]
         for name in ("due_from", "due_until"):
