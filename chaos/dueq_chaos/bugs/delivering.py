@@ -275,5 +275,27 @@ DELIVERING: Final = (
         seeds=24,
         finders=(3,),
     ),
+    Bug(
+        "inherited-leases-under-old-tokens",
+        "A leader that inherits leases pushes them to a process that it knows already, though they were another one's.",
+        "Kafka KIP-345: members with one group.instance.id are told apart by what each of them was given",
+        (change(f"{_DISPATCH}.lead", 'lane.inherited_until = int(leased["token"].max())', "pass"),),
+        seeds=0,
+        finders=(92000005, 92000027),
+    ),
+    Bug(
+        "renewals-wake-nobody",
+        "Leases that go to the next process of a name and wait for the topic's rate go on when something else happens.",
+        "Pulsar #25996: strictness makes the timer forget to re-arm",
+        (
+            change(
+                "core.delivery.renewals:Renewals.propose",
+                "self.next_us = min(self.next_us, now.mono_us + wait_us)",
+                "pass",
+            ),
+        ),
+        seeds=0,
+        finders=(92000039, 92000004),
+    ),
 )
 """All of them."""

@@ -13,7 +13,8 @@ from dueq_chaos.sim.storms import last_words, punctuality
 from dueq_chaos.sim.storms.faults import Faults
 from dueq_chaos.sim.storms.plan import Plan, Step, draw
 from dueq_chaos.sim.storms.workload import Workload
-from dueq_chaos.sim.users import idlers, mortals, recurring
+from dueq_chaos.sim.users import heirs, idlers, mortals, recurring
+from dueq_chaos.sim.users.heirs import Heirs
 from dueq_chaos.sim.users.idlers import Idlers
 from dueq_chaos.sim.users.traffic import topic_name
 from dueq_chaos.sim.watching import job_rules
@@ -99,6 +100,7 @@ class Storm:
         self._faults = Faults(self.mesh, self._burst, self._users)
         self._workload: Workload | None = None
         self._idlers: Idlers | None = None
+        self._heirs: Heirs | None = None
         self.uids: list[int] = []
 
     @property
@@ -140,6 +142,9 @@ class Storm:
         if idlers.has_some(world.seed):
             wrong = {step.kind for step in self.plan.steps} & (_WRONG_CLOCKS | _WRONG_FOR_CLIENTS)
             self._idlers = Idlers(mesh, self.plan.options.wire, workload.traffic.send, not wrong)
+        if heirs.has_some(world.seed):
+            self._heirs = Heirs(mesh, self.plan.options.wire, workload.traffic.send)
+            workload.consumers.append(self._heirs.user)
         self._weather()
         began_us = world.now_us
         for step in self.plan.steps:
@@ -171,6 +176,9 @@ class Storm:
         elif step.kind in idlers.KINDS:
             if self._idlers is not None:
                 self._idlers.do(step.kind, Random(step.seed))
+        elif step.kind in heirs.KINDS:
+            if self._heirs is not None:
+                self._heirs.do(step.kind, Random(step.seed))
         else:
             workload.do(step)
 
@@ -243,6 +251,9 @@ class Storm:
             mesh.world.run_until(lambda: mesh.quiet() and mesh.history.done(), _QUIET_US, _LOOK_US)
         if not verdicts and self._idlers is not None:
             verdicts = self._idlers.unreached()
+        if not verdicts and self._heirs is not None:
+            verdicts = self._heirs.unrenewed()
+            mesh.world.run_until(lambda: mesh.quiet() and mesh.history.done(), _QUIET_US, _LOOK_US)
         if not verdicts and last_words.has_some(mesh.world.seed):
             last_words.speak(mesh, workload)
             mesh.world.run_until(

@@ -223,7 +223,9 @@ class Workload:
     def calm(self) -> None:
         """From now on all consumers work well; none consumes the topics that come and go."""
         self.traffic.sharing.calm()
-        extra = {key[0] for key in self.mesh.history.messages} - set(self.traffic.uids)
+        topics = self.mesh.coordinator.topics
+        consumed = {part.uid for user in self.consumers for part in topics[user.topic].partitions}
+        extra = {key[0] for key in self.mesh.history.messages} - consumed
         self.mesh.history.waive(sorted(extra), "nobody consumes its topic")
         for user in self.consumers:
             user.habits = Habits()
