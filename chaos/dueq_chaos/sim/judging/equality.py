@@ -49,12 +49,12 @@ def differences(store: OrderedStore, partition: Partition, reference: Timeline, 
         return []
     whole: dict[str, Any] = reference.export()
     expected, expected_remarks = _comparable(whole), whole["remarks"]
-    waiting = joined(
-        [waiting_on_disk(store, partition.uid, timeline.order), _dead_on_disk(store, partition.uid)]
-    )
+    on_disk = waiting_on_disk(store, partition.uid, timeline.order)
+    waiting = joined([on_disk, _dead_on_disk(store, partition.uid)])
     names = names_on_disk(store, partition.uid)
     found: dict[str, Any] = timeline.export()
     wrong = _compare("memory", completed(found, waiting, names), expected)
+    wrong += _lacking(timeline, on_disk)
     wrong += _remarks_differ(store, partition.uid, found["remarks"], expected_remarks)
     if reopen:
         wrong += _reopened(store, partition, waiting, names, expected)
@@ -76,6 +76,15 @@ def _reopened(
     order = partition.timeline.order
     again = Timeline(partition.uid, reopened.recovered, place=place, order=order, build_level=ANY_LEVEL)
     return _compare("the disk", completed(again.export(), waiting, names), expected)
+
+
+def _lacking(timeline: Timeline, on_disk: Entries) -> list[str]:
+    """Look whether all that may be delivered is in memory, as far as the hot window reaches."""
+    known = timeline._table.slot_of
+    only = [at for at, key in enumerate(keys_of(on_disk).tolist()) if key not in known]
+    inside = timeline._window.deliverable(on_disk.take(only))
+    names = [f"{entry['sequence']}:{entry['row']} at {entry['wait_at']}" for entry in inside[:3]]
+    return [f"memory lacks {len(inside)} messages inside the hot window: {names}"] if names else []
 
 
 def _remarks_differ(
