@@ -297,5 +297,19 @@ DELIVERING: Final = (
         seeds=0,
         finders=(92000039, 92000004),
     ),
+    Bug(
+        "instant-forgets-the-look-ahead",
+        "After a turn that only pushes, a leader looks at nothing else before one of its leases ends.",
+        "Pulsar #25996: strictness makes the timer forget to re-arm",
+        (
+            change(
+                f"{_DISPATCH}.next_push_us",
+                "at_us = min(at_us, lane.act_us)",
+                "at_us = max(at_us, lane.act_us)",
+            ),
+        ),
+        seeds=0,
+        finders=(92000004, 92000010),
+    ),
 )
 """All of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Final
 
 from dueq.core.ports.entry import is_full
 from dueq_chaos.sim.environment.mesh import SimMesh
@@ -10,6 +11,7 @@ from dueq_chaos.sim.judging.history import name_of
 from dueq_chaos.sim.judging.ledger import Ledger
 from dueq_chaos.sim.storms.workload import Workload
 from dueq_chaos.sim.users.consuming import ConsumingUser
+from dueq_chaos.sim.users.habits import Habits
 from dueq_chaos.sim.users.traffic import TOPIC
 
 _ARRIVES_MS = 3_000
@@ -24,6 +26,14 @@ _HANDED_OVER_US = 600_000
 """The same where a leadership goes back to its preferred broker meanwhile: an election, and attaches."""
 _CREDIT = 64
 """Less has to be moved from leader to leader first, which takes its time."""
+_HELD: Final = Habits(work_us=(2_500_000, 2_500_000))
+_HELD_FROM: Final = 92_000_000
+_HELD_SHARE: Final = 0.5
+
+
+def _are_held(seed: int) -> bool:
+    """Whether consumers ack none of those messages before the last one is due: acks would wake their leaders."""
+    return seed >= _HELD_FROM and Random(seed * 0x27D4EB2F + 149).random() < _HELD_SHARE
 
 
 def unreceived(mesh: SimMesh, ledger: Ledger, consumers: list[ConsumingUser]) -> list[str]:
@@ -71,12 +81,18 @@ def late(mesh: SimMesh, workload: Workload) -> list[str]:
         for user in workload.consumers
     ):
         return []
+    users = [user for user in workload.consumers if user.topic == TOPIC]
+    if _are_held(mesh.world.seed):
+        for user in users:
+            user.habits = _HELD
     random, led_before = Random(mesh.world.seed), _led(mesh)
     now_ms = mesh.world.wall_us // 1000
     dues = [now_ms + random.randint(*_AHEAD_MS) for _ in range(_PROBES)]
     payloads = [b"probe-%d" % at for at in range(_PROBES)]
     workload.traffic.schedule(TOPIC, payloads, dues)
     mesh.world.run((_AHEAD_MS[1] + 700) * 1000)
+    for user in users:
+        user.habits = Habits()
     allowed_us = _LATE_US if _led(mesh) == led_before else _HANDED_OVER_US
     came: dict[bytes, int] = {
         message.payload: message.deliveries[0].at_us
