@@ -61,4 +61,12 @@ MEMORY: Final = (
         seeds=60,
         finders=(28,),
     ),
+    Bug(
+        "named-rows-never-let-go",
+        "Messages that a request named stay in memory, though the request has changed nothing of them.",
+        "a cache whose pins are given back, and that is not told so",
+        (change("core.state.timeline:Timeline.apply", "self._residency.loosen(hold.slots)", "pass"),),
+        seeds=0,
+        finders=(92000008, 92000013),
+    ),
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, Final
 
 from dueq.client.core.ports import effects, events
 from dueq.errors import TopicExists
 from dueq_chaos.sim.environment.mesh import SimMesh
-from dueq_chaos.sim.environment.sdk import ANYTHING
+from dueq_chaos.sim.environment.sdk import ANYTHING, Answer
 from dueq_chaos.sim.storms.plan import CARELESS, Options, Step, draw_habits
 from dueq_chaos.sim.users import asking, bearing, deeds, hiding, repeating, triggering
 from dueq_chaos.sim.users.asking import Asker
@@ -34,6 +35,8 @@ _MORE_CONSUMER = (64, 5_000)
 _CALL_US = 20_000_000
 _HASTY: Final = 0.5
 """How often somebody schedules into a topic that is just being created."""
+_ANOTHER_FROM: Final = 92_000_000
+"""From this seed on a topic that was created is created once more by others, which changes nothing."""
 _HASTY_LOOKS: Final = 40
 _HASTY_GAP_US: Final = 2_000
 _PRODUCING = (
@@ -310,6 +313,22 @@ class Workload:
         hasty = random.random() < _HASTY
         document = json.dumps({"max_attempts": random.randint(1, 5)}) if hasty else ""
 
+        def created(value: object, failed: effects.Failed | None) -> None:
+            self._may_exist(name, value, failed)
+            if failed is None and self.traffic.alive:
+                self._extra_topics.append(name)
+                self._schedule_soon(name, 3)
+                if self.mesh.world.seed >= _ANOTHER_FROM:  # somebody else wants it, too
+                    another = self.admin.draw_id()
+                    self._order_topic(name, another, partitions, document, partial(self._may_exist, name))
+
+        self._order_topic(name, creation_id, partitions, document, created)
+        if hasty:
+            self._hasten(name, _HASTY_LOOKS)
+
+    def _order_topic(
+        self, name: str, creation_id: bytes, partitions: int, document: str, answer: Answer
+    ) -> None:
         def build(call: int, deadline_us: int) -> events.Event:
             return events.CreateTopic(
                 call,
@@ -322,18 +341,11 @@ class Workload:
                 document=document,
             )
 
-        def created(value: object, failed: effects.Failed | None) -> None:
-            if failed is not None and isinstance(failed.error, TopicExists):
-                self.mesh.history.wrong.append(
-                    f"topic {name} may exist already, and is refused: {failed.error}"
-                )
-            if failed is None and self.traffic.alive:
-                self._extra_topics.append(name)
-                self._schedule_soon(name, 3)
+        self.admin.call(build, _CALL_US, answer)
 
-        self.admin.call(build, _CALL_US, created)
-        if hasty:
-            self._hasten(name, _HASTY_LOOKS)
+    def _may_exist(self, name: str, value: object, failed: effects.Failed | None) -> None:
+        if failed is not None and isinstance(failed.error, TopicExists):
+            self.mesh.history.wrong.append(f"topic {name} may exist already, and is refused: {failed.error}")
 
     def _schedule_soon(self, topic: str, rows: int) -> None:
         now_ms = self.mesh.world.wall_us // 1000

@@ -460,6 +460,8 @@ class Invariants:
                     self._fail(f"{member.broker_id} p{uid}: applied {applied} of {reference.applied} records")
                 for text in differences(holder.disk.store, partition, reference, reopen=quiet):
                     self._fail(f"{member.broker_id} p{uid}: {text}")
+                for text in memory.leaks(partition.timeline):
+                    self._fail(f"{member.broker_id} p{uid}: {text}")
                 if applied == reference.applied and not partition.replica.installing:
                     for text in misplaced(holder.disk.store, partition, reference, self.ledger.brought(uid)):
                         self._fail(f"{member.broker_id} p{uid}: {text}")

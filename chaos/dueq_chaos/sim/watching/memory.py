@@ -13,6 +13,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+import numpy as np
+
 from dueq import limits
 from dueq.core.broker import BrokerCore
 from dueq.core.delivery import due_queue
@@ -21,8 +23,10 @@ from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.priority_queue import PriorityQueue
 from dueq.core.partition.partition import Partition
 from dueq.core.partition.uploads import Uploads
+from dueq.core.ports.entry import State, are_triggered
 from dueq.core.replication.log import resident_bytes
 from dueq.core.replication.log_weight import MARKS_MAX, LogWeight
+from dueq.core.state.table import OnDisk
 from dueq.core.state.timeline import Timeline
 from dueq.instant import Now
 from dueq_codecs.records import JobState
@@ -202,6 +206,30 @@ def _past(timeline: Timeline, now: Now) -> Iterator[str]:
         over = job.look_at_ms < timeline.age_ms and timeline.stamp > job.until + limits.JOB_MEMORY_MS
         if over and not job.messages and job.state != JobState.OPEN:
             yield f"p{timeline.uid}: job {job.key.hex()} is known at age {timeline.age_ms}"
+
+
+def leaks(timeline: Timeline) -> list[str]:
+    """Return the rows that memory has no use for, and that nothing will let go.
+
+    They are not looked for while a read is under way, which may rest on them.
+    """
+    table, residency = timeline._table, timeline._residency
+    if not residency.reads.settled:
+        return []
+    listed = np.zeros(len(table.state), np.bool_)
+    for slots in residency._loose:
+        listed[slots] = True
+    slots = np.fromiter(table.slot_of.values(), np.intp, len(table.slot_of))
+    slots = slots[~table.dirty[slots] & (table.pins[slots] == 0) & ~listed[slots]]
+    rows = table.take(slots)
+    waits = (table.state[slots] == State.WAITING) & (table.disk[slots] == OnDisk.WAITING)
+    useless = (table.state[slots] == State.DEAD) & (table.disk[slots] == OnDisk.DEAD)
+    useless |= (table.state[slots] == State.ABSENT) & (table.disk[slots] == OnDisk.NOTHING)
+    inside = timeline._window.mask(rows)
+    if inside is not None:
+        useless |= waits & ~inside & ~are_triggered(rows)
+    names = [f"{row['sequence']}:{row['row']}" for row in rows[useless]]
+    return [f"{len(names)} rows stay in memory for good, and are of no use: {names[:3]}"] if names else []
 
 
 def _uploads(uploads: Uploads, now: Now) -> Iterator[str]:
