@@ -132,4 +132,18 @@ TOPICS: Final = (
         seeds=54,
         finders=(17,),
     ),
+    Bug(
+        "existing-topic-refused",
+        "A creation that lets the topic exist is refused if another one has made it.",
+        "CREATE TABLE IF NOT EXISTS that fails: PostgreSQL, two sessions at once",
+        (
+            change(
+                "core.front.topics:Topics.order_done",
+                "if code == Code.TOPIC_EXISTS and order.exist_ok:",
+                "if False:",
+            ),
+        ),
+        seeds=0,
+        finders=(92000000, 92000003),
+    ),
 )
