@@ -1,4 +1,4 @@
-"""Planted bugs of endings, passes, conditions and pulls are found."""
+"""Planted bugs of endings, passes, conditions, pulls, recurrences and changes of topics are found."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.conditional import CONDITIONAL
 from dueq_chaos.bugs.endings import ENDINGS
+from dueq_chaos.bugs.recurring import RECURRING
 from dueq_chaos.bugs.surgery import SURGERY
+from dueq_chaos.bugs.topics import TOPICS
 
 from .proof import is_found
 
-BUGS = (*ENDINGS, *SURGERY, *CONDITIONAL)
+BUGS = (*ENDINGS, *SURGERY, *CONDITIONAL, *RECURRING, *TOPICS)
 
 
 @pytest.mark.by_turns

@@ -1,4 +1,4 @@
-"""Planted bugs of stores and replicated state are found."""
+"""Planted bugs of stores, replicated state, shared bodies and small records are found."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from operator import attrgetter
 
 import pytest
 
+from dueq_chaos.bugs.bodies import BODIES
 from dueq_chaos.bugs.bug import Bug
+from dueq_chaos.bugs.small import SMALL
 from dueq_chaos.bugs.state import STATE
 from dueq_chaos.bugs.storage import STORAGE
 
 from .proof import is_found
 
-BUGS = (*STATE, *STORAGE)
+BUGS = (*STATE, *STORAGE, *BODIES, *SMALL)
 
 
 @pytest.mark.by_turns

@@ -129,8 +129,8 @@ TOPICS: Final = (
                 "if False:",
             ),
         ),
-        seeds=54,
-        finders=(17,),
+        seeds=627,
+        finders=(209, 555),
     ),
     Bug(
         "existing-topic-refused",
