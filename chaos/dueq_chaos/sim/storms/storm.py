@@ -234,8 +234,7 @@ class Storm:
         mesh.world.run_until(
             lambda: mesh.quiet() and mesh.history.done() and mesh.whole(), _QUIET_US, _LOOK_US
         )
-        early = mesh.history.verdicts(clock_error_us=self._clock_error_us + self._unproved_us)
-        verdicts = unreceived + early + mesh.failures()
+        verdicts = unreceived + self._seen()
         if not (whole and mesh.whole()):
             waiting = {name: len(client.calls) for name, client in mesh.sdks.items()}
             verdicts.append(
@@ -266,4 +265,10 @@ class Storm:
             mesh.world.run(5_000_000)
             mesh.world.run_until(self.invariants.level, _QUIET_US, _LOOK_US)
             self.invariants.in_full(quiet=True)
+            verdicts = self._seen()
         return verdicts
+
+    def _seen(self) -> list[str]:
+        """What clients saw that must not be, and what is broken."""
+        allowed_us = self._clock_error_us + self._unproved_us
+        return self.mesh.history.verdicts(clock_error_us=allowed_us) + self.mesh.failures()
