@@ -114,4 +114,18 @@ KEYS: Final = (
         seeds=400,
         finders=(267, 299),
     ),
+    Bug(
+        "refusal-kept-as-an-answer",
+        "A row that is refused for its unique key leaves the bearer's id as the answer of its idempotency key.",
+        "a cache of answers that keeps errors as successes",
+        (
+            change(
+                "core.state.keyed:_Rows.decide",
+                "if bearer is not None and outcome == Outcome.KEPT:",
+                "if bearer is not None:",
+            ),
+        ),
+        seeds=0,
+        finders=(92000043, 92000011),
+    ),
 )

@@ -12,6 +12,7 @@ from dueq.client.calls import Once
 from dueq.client.core.ports import effects
 from dueq.errors import DueqError
 from dueq_chaos.sim.judging.claimed import ROW, Asked
+from dueq_chaos.sim.users.keyed import KEYS
 from dueq_chaos.sim.users.often import is_often
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 KINDS: Final = ("schedule once", "claim and schedule")
 _NAMES: Final = tuple(b"once-%d" % number for number in range(6))
+_WITH_KEY: Final = b"with-key-"
+_KEYS: Final = 3
+"""So many unique keys they have together."""
 _CLAIM_US: Final = 10_000_000
 _EVERY: Final = 32
 _AT: Final = (11,)
@@ -44,6 +48,16 @@ def draw_names(random: Random, rows: int) -> Asked:
         None if random.random() < 0.1 else Once(random.choice(_NAMES), random.choice([1, 1, 2]))
         for _ in range(rows)
     ]
+
+
+def apart(names: Asked) -> Asked:
+    """Return idempotency keys that are only for rows with unique keys: these say which partition decides."""
+    return [once and Once(_WITH_KEY + once.name, once.digest) for once in names]
+
+
+def key_of(once: Once | None) -> str | None:
+    """Return the unique key of a row: it follows from the idempotency key, so that one partition decides of both."""
+    return None if once is None else KEYS[once.name[-1] % _KEYS]
 
 
 def claim(client: SimClient, random: Random, topic: str, rows: int, then: Callable[[Asked], None]) -> None:

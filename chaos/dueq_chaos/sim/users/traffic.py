@@ -20,6 +20,8 @@ from dueq_chaos.sim.users.sharing import Sharing
 
 TOPIC: Final = "storm"
 _CALL_US: Final = 20_000_000
+_BOTH_FROM: Final = 92_000_000
+"""From this seed on messages with idempotency keys have unique keys, too, where keys are unique."""
 _YEAR_AFTER_NEXT_MS: Final = 401 * 86_400_000
 
 
@@ -220,7 +222,10 @@ class Traffic:
     def _schedule_once(self, random: Random) -> None:
         """Schedule messages with idempotency keys, of which there are few."""
         names = repeating.draw_names(random, random.choice([1, 1, 2, random.randint(1, 9)]))
-        self._schedule_named(random, self.topic(random), names)
+        topic = self.topic(random)
+        settings = self.mesh.coordinator.topics[topic].settings
+        both = self.mesh.world.seed >= _BOTH_FROM and settings.keys == "unique"
+        self._schedule_named(random, topic, repeating.apart(names) if both else names, both=both)
 
     def _claim_and_schedule(self, random: Random) -> None:
         """The same with one key for all."""
@@ -233,14 +238,18 @@ class Traffic:
             partial(self._schedule_named, then, topic),
         )
 
-    def _schedule_named(self, random: Random, topic: str, names: Asked) -> None:
+    def _schedule_named(self, random: Random, topic: str, names: Asked, *, both: bool = False) -> None:
         if not self.alive:
             return
         now_ms, payloads = self.mesh.world.wall_us // 1000, self.payloads(len(names))
         dues = [now_ms + random.randint(-200, 4_000) for _ in payloads]
         self.mesh.history.requests.ask(topic, payloads, names, now_ms)
         timeout_us = random.choice([_CALL_US, _CALL_US, 300_000])
-        self.producer.schedule(topic, payloads, dues, timeout_us, more={"once": names})
+        self.producer.schedule(
+            topic, payloads, dues, timeout_us, more={"once": names},
+            unique=[repeating.key_of(once) for once in names] if both else None,
+            on_duplicate=random.choice(DUPLICATES) if both else None,
+        )  # fmt: skip
 
     def _look_by_key(self, random: Random) -> None:
         """Ask what a key names, and cancel or move it."""
