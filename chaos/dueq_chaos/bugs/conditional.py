@@ -123,5 +123,13 @@ CONDITIONAL: Final = (
         seeds=0,
         finders=(86000011,),
     ),
+    Bug(
+        "largest-pull-refused",
+        "A pull of as many messages as a pull may take is refused.",
+        "off by one: a limit that is said to be inclusive",
+        (change("core.delivery.pulls:Pulls._fault", "if frame.credit > most:", "if frame.credit >= most:"),),
+        seeds=0,
+        finders=(92000001, 92000005),
+    ),
 )
 """All of them."""
