@@ -143,7 +143,7 @@ def test_missed_ticks_are_looked_for_little_by_little(monkeypatch: pytest.Monkey
     for name in names:
         acted(stage, hand, name, action="create", every_ms=1_000, start_ms=start, missed=100)
     stage.isolate(*stage.names)
-    stage.run_ms(250_000)
+    stage.run_ms(125_000)
     stage.calm()
     stage.until(stage.whole, "a whole mesh")
     stage.until(lambda: all(known(stage, name).next > stage.now_ms for name in names), "all have come up")
