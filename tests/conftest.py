@@ -19,7 +19,7 @@ from xdist.workermanage import WorkerController
 
 SEED_VARIABLE = "STORM_SEED"
 """Not DUEQ_…: brokers, which inherit it too, take those for settings."""
-_TURNS = 6
+_TURNS = 12
 _WITH_SPARK = "tests/integration/test_spark", "tests/integration/test_campaign"
 _LONG = *_WITH_SPARK, "tests/docs/", "tests/browser/"
 """Files that take longest: begun last, they would leave the other cores without work at the end."""
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "by_turns: one in six of these runs; all with --every-storm, -k or a test's name"
+        "markers", "by_turns: one in twelve of these runs; all with --every-storm, -k or a test's name"
     )
     # Here, since processes that run a part of the tests inherit it and must all find the same.
     os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
@@ -106,7 +106,7 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put long files first, and leave five in six of the storms that are run by turns to other runs.
+    """Put long files first, and leave eleven in twelve of the storms that are run by turns to other runs.
 
     The first seed says which.
     """
