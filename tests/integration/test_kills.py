@@ -60,9 +60,9 @@ def test_a_leader_killed_under_traffic_costs_no_message(mesh: LocalMesh, client:
         traffic.go_on()
         victim = leader_of(client, topic, mesh)
         mesh.kill(victim)
-        traffic.go_on(400)
+        traffic.go_on(200)
         mesh.start_broker(victim)
-        traffic.go_on(400)
+        traffic.go_on(200)
         traffic.finish()
 
 
@@ -144,7 +144,7 @@ def test_a_follower_killed_under_traffic_costs_no_message(mesh: LocalMesh, clien
         traffic.go_on()
         victim = (leader_of(client, "led-by-one", mesh) + 1) % 3
         mesh.kill(victim)
-        traffic.go_on(400)
+        traffic.go_on(200)
         mesh.start_broker(victim)
         traffic.go_on()
         traffic.finish()
@@ -157,7 +157,7 @@ def test_zookeeper_killed_under_traffic_is_only_a_word_in_the_status(
     with Traffic(mesh.endpoints, topic) as traffic:
         traffic.go_on()
         mesh.kill_zookeeper()
-        traffic.go_on(400)
+        traffic.go_on(200)
         traffic.wait(lambda: degraded(client) == {"zookeeper"})
         mesh.start_zookeeper()
         traffic.wait(lambda: degraded(client) == {""})
@@ -177,7 +177,7 @@ def test_all_brokers_killed_under_traffic_cost_no_message(
         for number in range(3):
             mesh.start_broker(number, wait=False)
         mesh.wait_ready()
-        traffic.go_on(400)
+        traffic.go_on(200)
         traffic.finish()
 
 

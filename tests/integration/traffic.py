@@ -13,7 +13,7 @@ from tests.integration.ledger import PATIENCE_S, Ledger, now_ms
 
 _ROWS = 10
 _AHEAD_MS = 250
-_PAUSE_S = 0.02
+_PAUSE_S = 0.05
 
 
 class Traffic:
@@ -52,7 +52,7 @@ class Traffic:
         for thread in (self._producer, *self._consumers):
             thread.join(PATIENCE_S)
 
-    def go_on(self, count: int = 200) -> None:
+    def go_on(self, count: int = 100) -> None:
         """Wait until so many more messages have been scheduled, and about as many delivered."""
         ledger = self.ledger
         promised, delivered = ledger.promised + count, ledger.delivered + count * 8 // 10
