@@ -31,6 +31,7 @@ from dueq_codecs.frames import decode, encode
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, CreateTopicRequest, PeerFrame, Reply
 from dueq_codecs.records import RecordKind
 from tests.integration.ledger import now_ms
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -326,11 +327,10 @@ def test_a_damaged_store_is_set_aside_and_filled_anew(tmp_path: Path) -> None:
                     consumer.ack(batch)
                 found.update(message.id for message in batch)
         assert found == keys
-        deadline = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < deadline:
-            if all(len(part.isr) == 3 for part in client.describe("t").placement):
-                return
-        pytest.fail(f"the ISR is not whole again: {client.describe('t').placement}")
+        until(
+            lambda: all(len(part.isr) == 3 for part in client.describe("t").placement),
+            "the ISR is whole again",
+        )
 
 
 def test_a_full_disk_refuses_inserts_and_takes_acks(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from google.protobuf import duration_pb2, field_mask_pb2, timestamp_pb2
 
 from dueq import Client
 from dueq.local import LocalMesh
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -176,8 +177,7 @@ def test_tasks_are_listed_page_by_page_and_purged(cloud: Any, queue: str) -> Non
     assert (len(listed), set(listed)) == (7, made)
     purged = cloud.purge_queue(name=queue)
     assert purged.purge_time > datetime.now(UTC) - timedelta(minutes=5)
-    while list(cloud.list_tasks(parent=queue)):
-        pass
+    until(lambda: not list(cloud.list_tasks(parent=queue)), "the queue is empty")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from google.protobuf import duration_pb2, timestamp_pb2
 from dueq import Client
 from dueq.local import LocalMesh
 from dueq.local.gateway import GatewayChild
+from tests.integration.waiting import until
 from tests.receiver import Received, Receiver, Say
 from tests.unit.gateway.test_issuer import believed, new_key
 
@@ -82,11 +83,15 @@ def queue_of(
 
 def gone(cloud: Any, name: str) -> None:
     """Wait until a task is done."""
-    while True:
+
+    def done() -> bool:
         try:
             cloud.get_task(name=name)
         except exceptions.NotFound:
-            return
+            return True
+        return False
+
+    until(done, f"{name} is done")
 
 
 def test_a_task_is_sent_as_it_says_and_never_early(cloud: Any) -> None:
@@ -150,8 +155,8 @@ def test_what_became_of_an_attempt_is_shown(cloud: Any) -> None:
     ) as (queue, receiver):
         made = cloud.create_task(parent=queue, task={"http_request": {"url": receiver.url}})
         receiver.requests.get(timeout=60)
-        while not (shown := cloud.get_task(name=made.name)).response_count:
-            pass
+        until(lambda: cloud.get_task(name=made.name).response_count == 1, "the answer is known")
+        shown = cloud.get_task(name=made.name)
         assert (shown.dispatch_count, shown.response_count) == (1, 1)
         assert shown.last_attempt.response_status.code == 14
         assert shown.last_attempt.response_status.message == "HTTP status code 503"

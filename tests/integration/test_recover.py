@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +12,7 @@ from dueq import Client
 from dueq.cli.main import run
 from dueq.local import LocalMesh
 from tests.integration.ledger import now_ms
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -42,13 +42,6 @@ def mesh(one_mesh: LocalMesh) -> LocalMesh:
 def client(mesh: LocalMesh) -> Iterator[Client]:
     with Client(mesh.endpoints, timeout=_PATIENCE_S) as found:
         yield found
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until something is so; each look asks the mesh, which takes its time."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {_PATIENCE_S:g} s: {what}"
 
 
 def recover(mesh: LocalMesh, *words: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,15 +14,9 @@ from dueq.errors import DiskFull, NotLeader, TopicNotFound
 from dueq.local import LocalMesh
 from tests.integration.ledger import PATIENCE_S, now_ms
 from tests.integration.traffic import Traffic
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until something is so; each look asks the mesh, which takes its time."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {what}"
 
 
 def in_sync(client: Client, topic: str) -> set[frozenset[str]]:

@@ -9,8 +9,7 @@ import os
 import subprocess
 import sys
 import tarfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -25,8 +24,9 @@ from dueq.storage.ordered import layout
 from dueq.storage.ordered.leveldb import LevelDbEngine
 from dueq_codecs.frames import decode_record
 from dueq_codecs.records import FEATURE_LEVEL, Record
-from tests.integration.ledger import PATIENCE_S, now_ms
+from tests.integration.ledger import now_ms
 from tests.integration.traffic import Traffic
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -52,9 +52,10 @@ def build(level: int, tree: Path | None = None) -> Iterator[None]:
         os.environ.update(before)
 
 
-@pytest.fixture
-def earlier(tmp_path: Path) -> Path:
-    """The tree of an earlier commit."""
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree of an earlier commit. All tests share it, and what Python compiles of it."""
+    tree = tmp_path_factory.mktemp("earlier")
     made = subprocess.run(
         ["git", "-C", str(ROOT), "archive", EARLIER, "mesh", "codecs"], capture_output=True, check=False
     )
@@ -64,10 +65,10 @@ def earlier(tmp_path: Path) -> Path:
         for member in archive:
             source = archive.extractfile(member) if member.isfile() else None
             if source is not None:
-                target = tmp_path / "tree" / member.name
+                target = tree / member.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(source.read())
-    return tmp_path / "tree"
+    return tree
 
 
 def partitions_of(client: Client, topic: str) -> list[dict[str, Any]]:
@@ -77,16 +78,6 @@ def partitions_of(client: Client, topic: str) -> list[dict[str, Any]]:
     except (DueqError, KeyError):
         return []
     return found
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until something is so."""
-    pause = threading.Event()
-    for _ in range(int(PATIENCE_S * 10)):
-        if condition():
-            return
-        pause.wait(0.1)
-    pytest.fail(f"it did not come: {what}")
 
 
 def whole(client: Client, topic: str) -> bool:
