@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dueq import Client
 from dueq.local import LocalMesh
 from tests.docs.pages import ROOT, blocks, files, links
 
@@ -39,18 +40,34 @@ DOCUMENTED = "tcp://127.0.0.1:7400"
 GATEWAY = "http://127.0.0.1:7480"
 """The gateway of the pages; likewise."""
 WITH_GATEWAY = {Path("docs/how-to/http.md")}
+SHORTER = {"sim --seeds 5": "sim --seeds 1"}
+"""What is done fewer times here than a page says."""
+
+
+@pytest.fixture(scope="module")
+def one_broker() -> Iterator[LocalMesh]:
+    """The mesh of most pages."""
+    with LocalMesh(brokers=1, zookeeper=False) as found:
+        yield found
 
 
 @pytest.fixture
-def mesh(page: Path, tmp_path: Path) -> Iterator[LocalMesh]:
-    """The mesh that the page tells its reader to start, in the folder that it names."""
+def mesh(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LocalMesh]:
+    """A mesh as the page tells its reader to start, without any topics."""
     three = page in THREE_BROKERS
     gateway = page in WITH_GATEWAY
     if gateway:
         pytest.importorskip("fastapi")
-    folder = tmp_path / "mesh-data"
-    with LocalMesh(folder, brokers=3 if three else 1, zookeeper=three, gateway=gateway) as found:
+    if three or gateway:
+        folder = tmp_path / "mesh-data"  # a page reads what is in it
+        with LocalMesh(folder, brokers=3 if three else 1, zookeeper=three, gateway=gateway) as found:
+            yield found
+    else:
+        found = request.getfixturevalue("one_broker")
         yield found
+        with Client(found.endpoints) as client:
+            for topic in client.topics():
+                client.delete_topic(topic.name)
 
 
 def command_of(language: str, text: str, folder: Path) -> list[str] | None:
@@ -85,6 +102,8 @@ def test_what_a_page_shows_works(page: Path, mesh: LocalMesh, tmp_path: Path) ->
         if block.why_not:
             continue
         text = block.text.replace(DOCUMENTED, mesh.endpoints[0])
+        for long, short in SHORTER.items():
+            text = text.replace(long, short)
         if mesh.gateway is not None:
             text = text.replace(GATEWAY, mesh.gateway.url)
         command = command_of(block.language, text, tmp_path)
