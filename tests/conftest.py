@@ -20,6 +20,7 @@ from xdist.workermanage import WorkerController
 SEED_VARIABLE = "STORM_SEED"
 """Not DUEQ_…: brokers, which inherit it too, take those for settings."""
 _TURNS = 12
+"""One in so many of the storms that are run by turns is run, where a mark says nothing else."""
 _WITH_SPARK = "tests/integration/test_spark", "tests/integration/test_campaign"
 _LONG = *_WITH_SPARK, "tests/docs/", "tests/browser/"
 """Files that take longest: begun last, they would leave the other cores without work at the end."""
@@ -37,12 +38,12 @@ settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--every-storm", action="store_true", help="run all the storms that are run by turns")
+    parser.addoption("--every-storm", action="store_true", help="run everything that is run by turns")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "by_turns: one in twelve of these runs; all with --every-storm, -k or a test's name"
+        "markers", "by_turns(n=12): one in n of these runs; all with --every-storm, -k or a test's name"
     )
     # Here, since processes that run a part of the tests inherit it and must all find the same.
     os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
@@ -106,7 +107,7 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put long files first, and leave eleven in twelve of the storms that are run by turns to other runs.
+    """Put long files first, and leave most storms and seeds that are run by turns to other runs.
 
     The first seed says which.
     """
@@ -114,10 +115,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     named = config.option.keyword or any("::" in argument for argument in config.args)
     if named or config.option.every_storm:
         return
-    turns = count(int(os.environ[SEED_VARIABLE]))
-    others = [
-        item for item in items if item.get_closest_marker("by_turns") is not None and next(turns) % _TURNS
-    ]
+    turns: dict[int, Iterator[int]] = {}
+    others = []
+    for item in items:
+        if marker := item.get_closest_marker("by_turns"):
+            every = marker.args[0] if marker.args else _TURNS
+            if next(turns.setdefault(every, count(int(os.environ[SEED_VARIABLE])))) % every:
+                others.append(item)
     if others:
         config.hook.pytest_deselected(items=others)
         left = set(others)

@@ -249,6 +249,7 @@ class Traffic:
         assert all(status.leases == 0 for status in self.stage.dispatcher.sessions(at(self.ms)))
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_traffic_keeps_every_promise(seed: int) -> None:
     Traffic(seed).run()

@@ -124,6 +124,7 @@ class FairMesh(Mesh):
         return max(HOT_ROWS, 2 * len(GROUPS) * len({*RANKS, *test_priority.RANKS}))
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("seed", range(16))
 def test_what_comes_out_of_a_group_is_always_its_first(seed: int) -> None:
     FairMesh(seed).live_through(150)

@@ -127,6 +127,7 @@ def _history(seed: int) -> tuple[list[tuple[Any, list[bytes]]], Any, Any]:
     )
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("seed", range(24))
 def test_what_was_laid_out_leaves_as_if_it_were_made_at_its_instant(seed: int) -> None:
     sent, counted, hours = _history(seed)

@@ -259,6 +259,7 @@ class Mesh:
         return self.lease(limit)
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("seed", range(16))
 def test_what_comes_out_is_always_the_first_of_the_order(seed: int) -> None:
     Mesh(seed).live_through(150)
