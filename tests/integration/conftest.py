@@ -89,6 +89,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
+        # Queries over a few rows end before the code that Spark would generate and compile for them had paid off.
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         # A machine that is busy with other tests takes longer to start a Python than the usual 15 seconds.
         .config("spark.python.authenticate.socketTimeout", "120s")
         .getOrCreate()
