@@ -101,9 +101,9 @@ def test_an_answer_that_comes_late_is_not_shown_in_place_of_a_later_one(tab: Tab
     client.producer("slow").schedule(b"x", int(time.time() * 1000) + HOUR_MS, key="tortoise")
     with tab.running(FIRST_LIST_IS_LATE):
         tab.go("/messages?topic=slow")
+    tab.until(lambda: tab.driver.execute_script("return Boolean(window.release)"))
     Select(tab.field("State")).select_by_visible_text("dead")
     tab.says("No message is dead.")
-    tab.until(lambda: tab.driver.execute_script("return Boolean(window.release)"))
     tab.driver.execute_async_script("release(); setTimeout(arguments[0], 100)")
     assert tab.texts("tbody tr") == []
     tab.says("No message is dead.")
