@@ -138,6 +138,7 @@ def test_two_quick_failovers_leave_one_log() -> None:
     stage.nodes["b1"].start()
     stage.nodes["b2"].start()
     stage.expect(Code.OK not in first.codes + second.codes, "neither was acknowledged")
+    stage.until(stage.whole, "a whole mesh", within_ms=15_000)
     stage.finish()
     stage.expect(stage.log_of("b1") == stage.log_of("b2") == stage.log_of("b3"), "one log")
     for request in (first, second):
