@@ -22,7 +22,7 @@ KINDS: Final = ("schedule once", "claim and schedule")
 _NAMES: Final = tuple(b"once-%d" % number for number in range(6))
 _WITH_KEY: Final = b"with-key-"
 _KEYS: Final = 3
-"""So many unique keys they have together."""
+"""How many unique keys these idempotency keys share."""
 _CLAIM_US: Final = 10_000_000
 _EVERY: Final = 32
 _AT: Final = (11,)
