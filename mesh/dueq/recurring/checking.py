@@ -59,7 +59,7 @@ def check_payload(payload: bytes, topic: str, payload_bytes_max: int) -> str:
 
 
 def check_terms(terms: Terms, anchor_ms: int, now_ms: int) -> None:
-    """Check terms as a whole, as of now.
+    """Check terms as a whole, as of now; 0: for all of time.
 
     Raises:
         InvalidRequest: a value is outside its limits, or the terms never fire from now on.
@@ -93,7 +93,8 @@ def check_terms(terms: Terms, anchor_ms: int, now_ms: int) -> None:
     except GroupRefused as refused:
         raise InvalidRequest(str(refused)) from None
     if not next_tick(terms, anchor_ms, now_ms):
-        raise InvalidRequest(f"the recurrence never fires after now ({instant_text(now_ms)}): {_said(terms)}")
+        when = f" after now ({instant_text(now_ms)})" if now_ms else ""
+        raise InvalidRequest(f"the recurrence never fires{when}: {_said(terms)}")
     if terms.jitter_ms:
         _check_jitter(terms, anchor_ms, now_ms)
 

@@ -55,6 +55,12 @@ def test_terms_that_make_no_sense_are_refused(terms: Terms, said: str) -> None:
         check_terms(terms, NOW, NOW)
 
 
+def test_terms_that_never_fire_at_all_are_refused_without_an_instant() -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        check_terms(Terms(at_ms=(NOW + 5,), end_ms=NOW), 0, 0)
+    assert str(raised.value) == f"the recurrence never fires: at_ms ({NOW + 5},), end_ms {NOW}"
+
+
 def test_sensible_terms_pass() -> None:
     for terms in (
         Terms("0 3 * * *", zone="Europe/Berlin", jitter_ms=3_600_000, overlap="skip", missed=0),

@@ -39,7 +39,7 @@ class RecurringUser:
     def __init__(self, mesh: SimMesh, topic: str, wire: bool) -> None:
         self.mesh, self.topic = mesh, topic
         self.client: SimClient = mesh.sdk("recurring")
-        self.client.asks_nonsense = ("a jitter of", "the home of recurrence")
+        self.client.asks_nonsense = ("a jitter of", "the home of recurrence", "the recurrence never fires")
         self.client.wire = wire
         self._named: dict[str, None] = {}
         self._random = Random(mesh.world.seed * 0x9E3779B1 + 53)
