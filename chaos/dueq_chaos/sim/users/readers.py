@@ -84,6 +84,7 @@ class BrowsingUser:
         self.mesh, self.topic = mesh, topic
         self.client: SimClient = mesh.sdk("reader")
         self.client.wire = wire
+        self.client.asks_nonsense = ("partitions, not one",)  # it knows of new ones before any broker does
 
     @property
     def uids(self) -> list[int]:

@@ -196,6 +196,30 @@ class Directory:
         if then is not None:
             fetch.add(then, wanted)
 
+    def search(
+        self,
+        name: str,
+        fits: Callable[[Topic], bool],
+        then: Waiter,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Ask one broker after the other until the topic fits; if it fits at none, call `then` with it all the same.
+
+        The first who is asked may not have heard yet of partitions that the topic has got.
+        """
+        self._search(name, fits, then, wanted, len(self._links.up()))
+
+    def _search(
+        self, name: str, fits: Callable[[Topic], bool], then: Waiter, wanted: Callable[[], bool], left: int
+    ) -> None:
+        def heard(found: Topic | DueqError) -> None:
+            if isinstance(found, DueqError) or left <= 1 or fits(found):
+                then(found)
+            else:
+                self._search(name, fits, then, wanted, left - 1)
+
+        self.refresh(name, heard, wanted)
+
     def _fetch(self, name: str, fetch: _Fetch) -> None:
         self._any_broker.ask(
             lambda request: MetadataRequest(request, name),

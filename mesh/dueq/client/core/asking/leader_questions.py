@@ -39,7 +39,7 @@ class Question(Generic[Asked]):
     Attributes:
         request: what is sent, each time with the same id; None while the topic is being looked up.
         link: number of the link that it went by last, 0 while it waits to be sent.
-        looked_up: the topic was asked for anew, as it did not seem to have the partition.
+        searched: every broker was asked for the topic, as it did not seem to have the partition.
         refusal: the last temporary refusal.
     """
 
@@ -47,7 +47,7 @@ class Question(Generic[Asked]):
         self.event: Asked = event
         self.request: BrowseRequest | LookRequest | None = None
         self.link = 0
-        self.looked_up = False
+        self.searched = False
         self.refusal: DueqError | None = None
         self.timer: Timer | None = None
 
@@ -161,11 +161,16 @@ class LeaderQuestions(Generic[Asked]):
             question.request = request
             self._asked[request.request_id] = question
             self._send(question)
-        elif question.looked_up:
+        elif question.searched:
             self._fail(question, request)
         else:
-            question.looked_up = True  # the topic may have got more
-            self._directory.refresh(event.topic, lambda found: self._found(question, found))
+            question.searched = True  # the topic may have got more
+            self._directory.search(
+                event.topic,
+                lambda found: not isinstance(self._request(event, found), DueqError),
+                lambda found: self._found(question, found),
+                lambda: event.call in self._open,
+            )
 
     def _send(self, question: Question[Asked]) -> None:
         request, event = question.request, question.event

@@ -134,11 +134,20 @@ class Changing:
             self._look_up(event, call)
 
     def _look_up(self, event: Event, call: PartsCall) -> None:
-        self._directory.refresh(
+        self._directory.search(
             event.topic,
+            lambda topic: self._fits(event, topic),
             lambda found: self._found(event, call, found),
             lambda: self._calls.is_open(event.call),
         )
+
+    def _fits(self, event: Event, topic: Topic) -> bool:
+        """Whether the topic, as known, is one that the event can be about."""
+        if isinstance(event, Insert):
+            return self._check(event, topic) is None
+        if isinstance(event, AwaitSettings):
+            return topic.partitions.keys() >= set(event.uids)
+        return not isinstance(event, Alter) or topic.partitions.keys() >= set(np.unique(event.uid).tolist())
 
     def _found(self, event: Event, call: PartsCall, topic: Topic | DueqError) -> None:
         if not self._calls.is_open(event.call):
@@ -164,7 +173,7 @@ class Changing:
         elif isinstance(event, ActOnJob):
             error, parts = None, self._cut_job(event, call, topic)
         elif isinstance(event, AwaitSettings):
-            if known and not topic.partitions.keys() >= set(event.uids):
+            if known and not self._fits(event, topic):
                 self._look_up(event, call)  # some were just added
                 return
             error, parts = None, self._cut_settings(event, call)
@@ -176,11 +185,13 @@ class Changing:
             error, parts = None, self._cut_body(event, call, topic)
         elif isinstance(event, ActOnRecurrence):
             error, parts = None, self._cut_recurrence(event, call, topic)
-        elif set(np.unique(event.uid).tolist()) <= topic.partitions.keys():
+        elif self._fits(event, topic):
             error, parts = None, self._cut_alter(event, call)
-        else:
-            self._strangers(event, call, topic)
+        elif known:
+            self._look_up(event, call)
             return
+        else:
+            error, parts = _stranger(event, topic), []
         if error is not None:
             self._fail(call, error)
             return
@@ -446,27 +457,6 @@ class Changing:
 
     # -------------------------------------------------------------- moving, cancelling
 
-    def _strangers(self, event: Alter, call: PartsCall, topic: Topic) -> None:
-        """Ids of partitions that this topic does not seem to have: ask once more, then refuse."""
-
-        def refreshed(found: Topic | DueqError) -> None:
-            if not self._calls.is_open(event.call):
-                return
-            if isinstance(found, DueqError):
-                self._fail(call, found)
-                return
-            strange = [uid for uid in np.unique(event.uid).tolist() if uid not in found.partitions]
-            if not strange:
-                self._cut(event, call, found)
-                return
-            row = int(np.flatnonzero(event.uid == strange[0])[0])
-            text = f"row {row}: the message id is of partition {strange[0]}, which topic {event.topic!r} does not have"
-            self._fail(
-                call, InvalidRequest(f"{text}: it belongs to another topic, or to one that was deleted")
-            )
-
-        self._directory.refresh(event.topic, refreshed, lambda: self._calls.is_open(event.call))
-
     def _cut_alter(self, event: Alter, call: PartsCall) -> list[Part]:
         """One partition's rows together, in the call's order."""
         parts: list[Part] = []
@@ -513,6 +503,15 @@ def _groups(event: Insert, start: int, end: int) -> tuple[U16, tuple[str, ...]]:
         return NO_U16, ()
     used, group = np.unique(event.group[start:end], return_inverse=True)
     return group.astype(np.uint16), tuple(event.groups[place] for place in used.tolist())
+
+
+def _stranger(event: Alter, topic: Topic) -> InvalidRequest:
+    """Return the refusal of ids of which one is of no partition of the topic."""
+    row, uid = next((row, uid) for row, uid in enumerate(event.uid.tolist()) if uid not in topic.partitions)
+    return InvalidRequest(
+        f"row {row}: the message id is of partition {uid}, which topic {event.topic!r} does not have: it belongs to "
+        "another topic, or to one that was deleted"
+    )
 
 
 def runs(size: npt.NDArray[np.uint32], first: int = 0) -> Sequence[tuple[int, int]]:

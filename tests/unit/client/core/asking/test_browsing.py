@@ -85,9 +85,21 @@ def test_a_topic_that_is_not_known_yet_is_looked_up_first() -> None:
 def test_a_partition_that_the_topic_does_not_have_is_refused(stage: Stage) -> None:
     asked = stage.step(events.Browse(7, stage.at_us(1_000), TOPIC, 3)) + stage.run_until(stage.ms + 60)
     assert not of(asked, Failed)  # the topic may have got more
-    [failed] = of(stage.answer_metadata(asked), Failed)
+    assert not of(stage.answer_metadata(asked), Failed)  # the other broker may have heard of them
+    [failed] = of(stage.answer_metadata(stage.run_until(stage.ms + 60)), Failed)
     assert isinstance(failed.error, InvalidRequest)
     assert "has 1 partitions, not one 3" in str(failed.error)
+
+
+def test_the_first_broker_that_is_asked_may_not_have_heard_of_new_partitions(stage: Stage) -> None:
+    asked = stage.step(events.Browse(7, stage.at_us(1_000), TOPIC, 1)) + stage.run_until(stage.ms + 60)
+    [first] = [effect for effect in of(asked, Send) if isinstance(effect.message, MetadataRequest)]
+    asked = stage.answer_metadata(asked) + stage.run_until(stage.ms + 60)
+    [second] = [effect for effect in of(asked, Send) if isinstance(effect.message, MetadataRequest)]
+    assert first.link != second.link
+    stage.leaders = {1: "a", 2: "b"}
+    [request] = sent(stage.answer_metadata(asked), BrowseRequest)
+    assert (request.uid, of(stage.effects, Failed)) == (2, [])
 
 
 def test_not_leader_moves_the_question_to_the_new_leader(stage: Stage) -> None:
