@@ -30,9 +30,13 @@ class Buffers(NamedTuple):
 
     @classmethod
     def on(cls, folder: Path) -> Self:
-        """Choose them for the disk: a small one must not be filled by working room alone."""
+        """Choose them for the disk: a small one must not be filled by working room alone.
+
+        Rows of timeline/ come in no order of their keys, and merging them is what most compaction is: the larger its
+        buffer, the less often. Blocks of payload/ come nearly in order.
+        """
         payload = max(min(shutil.disk_usage(folder).total // 64, 16 << 20), 1 << 20)
-        return cls(payload // 2, payload)
+        return cls(2 * payload, payload)
 
     def of(self, broker_id: str) -> Self:
         """Make each a little smaller: replicas get the same rows, and would write full buffers down together."""
