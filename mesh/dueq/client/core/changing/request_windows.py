@@ -130,6 +130,7 @@ class RequestWindows:
         change = self._asked.get(message.request_id)
         if change is None:
             return False
+        change.window.heard(change.sequence, self._context.mono_us)
         if message.code is Code.OK:
             self._maybe_succeeded(change, message)
         elif message.code is Code.UNKNOWN_BODY and self._bringing.wants(change):
@@ -282,13 +283,28 @@ class RequestWindows:
         change.epoch = self._directory.epoch(request.topic, request.uid)
         self._links.send(link, request, change.bodies)
         silence_us = min(SILENCE_US << min(change.attempts - 1, 2), SILENCE_US_MAX)
-        change.set_timer(self._context.after(silence_us, lambda: self._silent(change)))
+        self._await_answer(change, now_us, silence_us)
 
     def _park(self, change: Change) -> None:
         """No leader, or no link: wait for news, and ask for them."""
         self._parked[change] = None
         change.set_timer(self._context.after(BACK_OFF_US_MAX, lambda: self._send(change)))
         self._directory.refresh(change.request.topic)
+
+    def _await_answer(self, change: Change, sent_us: int, silence_us: int) -> None:
+        """Repeat a request after a silence.
+
+        While requests before it are answered, a loaded leader has yet to come to it: the silence begins with the last
+        such answer, as TCP's timer does (RFC 6298, 5.3), but ends SILENCE_US_MAX after it was sent.
+        """
+        since_us = max(sent_us, change.window.heard_before_us(change.sequence))
+        until_us, now_us = min(since_us + silence_us, sent_us + SILENCE_US_MAX), self._context.mono_us
+        if until_us <= now_us:
+            self._silent(change)
+            return
+        change.set_timer(
+            self._context.after(until_us - now_us, lambda: self._await_answer(change, sent_us, silence_us))
+        )
 
     def _silent(self, change: Change) -> None:
         change.uncertain = True

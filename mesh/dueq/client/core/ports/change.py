@@ -407,10 +407,20 @@ class RequestWindow:
         self.rows = 0
         self.bytes = 0
         self.timer: Timer | None = None
+        self._heard = 0, 0  # the number of the request that was answered last, and when (monotonic)
         self._returning = Returning()
         # When parts are to go, the earliest first; those of parts that have ceased to wait are dropped later.
         self._send_by: list[tuple[int, int, Part]] = []
         self._pushed = 0
+
+    def heard(self, sequence: int, now_us: int) -> None:
+        """The leader has said something to a request, if only that it is busy."""
+        self._heard = sequence, now_us
+
+    def heard_before_us(self, sequence: int) -> int:
+        """When the last answer came (monotonic), if it was to a request before this one; else 0."""
+        last, at_us = self._heard
+        return at_us if last < sequence else 0
 
     def answered(self, change: Change, now_us: int) -> None:
         """A request was answered, or is given up."""

@@ -86,6 +86,38 @@ def test_silence_asks_who_leads_and_sends_the_same_request_to_the_new_leader() -
     assert done.call == 7
 
 
+def repetitions(stage: Stage, request: ChangeRequest, until_ms: int) -> list[ChangeRequest]:
+    return [each for each in sent(stage.run_until(until_ms), ChangeRequest) if each == request]
+
+
+def test_a_request_is_not_repeated_while_those_before_it_are_answered(stage: Stage) -> None:
+    """A loaded leader takes a second for many large requests: repeated, they would cost it twice as much."""
+    began_ms = stage.ms
+    requests = [sent(stage.insert(call, *[b"x"] * 600), ChangeRequest)[0] for call in range(1, 5)]
+    for at_ms, request in zip((900, 1_800, 2_700), requests, strict=False):
+        assert not repetitions(stage, requests[3], began_ms + at_ms)
+        stage.receive("a", ok(request, sequence=90))
+    assert not repetitions(stage, requests[3], began_ms + 3_690)
+    assert repetitions(stage, requests[3], began_ms + 3_710) == [requests[3]]
+
+
+def test_a_request_is_repeated_after_4_s_though_those_before_it_are_answered(stage: Stage) -> None:
+    began_ms = stage.ms
+    requests = [sent(stage.insert(call, *[b"x"] * 600), ChangeRequest)[0] for call in range(1, 7)]
+    for at_ms, request in zip((800, 1_600, 2_400, 3_200, 3_900), requests, strict=False):
+        assert not repetitions(stage, requests[5], began_ms + at_ms)
+        stage.receive("a", ok(request, sequence=90))
+    assert repetitions(stage, requests[5], began_ms + 4_010) == [requests[5]]
+
+
+def test_an_answer_to_a_later_request_does_not_hold_back_a_repetition(stage: Stage) -> None:
+    began_ms = stage.ms
+    first, second = (sent(stage.insert(call, *[b"x"] * 600), ChangeRequest)[0] for call in (1, 2))
+    stage.run_until(began_ms + 900)
+    stage.receive("a", ok(second, sequence=90))
+    assert repetitions(stage, first, began_ms + 1_010) == [first]
+
+
 def test_what_went_to_an_earlier_leader_goes_to_the_new_one_as_soon_as_that_is_known() -> None:
     stage = Stage(["a", "b"], {1: "a"})
     stage.connect()
