@@ -114,6 +114,35 @@ def test_a_retry_that_overtakes_the_commit_of_the_first_attempt_takes_effect_onc
     stage.finish()
 
 
+def test_a_repetition_of_what_was_answered_needs_no_record() -> None:
+    """B12. A loaded leader's clients repeat what it has answered just now: a record for each would double its load."""
+    stage = Stage()
+    producer = stage.hand("producer")
+    insert = stage.settled(producer, producer.insert("b1", [b"a", b"b"], [stage.now_ms + FAR_MS] * 2))
+    cancel = stage.settled(producer, producer.cancel("b1", insert.stored()[:1]))
+    end = stage.replica("b1").replica.log.end
+    for call in (insert, cancel):
+        producer.again("b1", call)
+        stage.until(lambda call=call: len(call.replies) == 2, "a second answer")  # type: ignore[misc]
+        stage.expect(call.replies[0] == call.replies[1], f"the same answer: {call.replies}")
+    stage.expect(stage.replica("b1").replica.log.end == end, "nothing was appended")
+    stage.finish()
+
+
+def test_a_repetition_is_answered_though_the_leader_can_commit_nothing() -> None:
+    """B12. What has taken effect needs no replicas any more."""
+    stage = Stage()
+    producer = stage.hand("producer")
+    insert = stage.settled(producer, producer.insert("b1", [b"a"], [stage.now_ms + FAR_MS]))
+    for name in ("b2", "b3"):
+        stage.nodes[name].crash()
+    stage.run_ms(1_000)
+    producer.again("b1", insert)
+    stage.until(lambda: len(insert.replies) == 2, "a second answer")
+    stage.expect(insert.replies[0] == insert.replies[1], f"the same answer: {insert.replies}")
+    stage.finish()
+
+
 def test_numbers_that_arrive_in_another_order_all_take_effect() -> None:
     """B12. 7 arrives before 6: "the last number was 7" does not mean that 6 is done."""
     stage = Stage()

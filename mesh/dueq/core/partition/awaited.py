@@ -2,7 +2,7 @@
 
 A client repeats a request after a second of silence, while the first attempt may still wait for its commit. Such a
 repetition needs no record of its own: it gets the answer to the attempt that waits. The attempts are forgotten with the
-leadership. What was answered before is known to the log only (`core/state/dedup.py`).
+leadership. What has taken effect is remembered by the replicas (`core/state/dedup.py`).
 """
 
 from __future__ import annotations

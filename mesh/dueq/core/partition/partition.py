@@ -58,7 +58,7 @@ from dueq.core.ports.persistence import (
 from dueq.core.replication.confirming import inherited_from_us
 from dueq.core.replication.installing import SnapshotService
 from dueq.core.replication.replica import Replica
-from dueq.core.state.applied import Applied
+from dueq.core.state.applied import Applied, RequestResult
 from dueq.core.state.cold import ColdIds
 from dueq.core.state.matching import RowFilter
 from dueq.core.state.order import order_of
@@ -82,7 +82,7 @@ from dueq_codecs.messages import (
     UploadChunk,
     UploadWanted,
 )
-from dueq_codecs.records import LogEntry, Record, RecordKind
+from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
 from dueq_codecs.topic_settings import TopicSettings
 
 
@@ -200,6 +200,8 @@ class Partition:
         self, route: Route, request: ChangeRequest, bodies: list[bytes | memoryview], now: Now
     ) -> Refusal | None:
         """Take a client's change; it is answered when it has been applied."""
+        if self._proposals.repeats(route, request):
+            return None
         refusal = check_change(request, bodies, self.settings, now) or check_topic(request, self.topic)
         if refusal is None and request.kind == RecordKind.SETTINGS:
             return self._settings.wait(route, request, now)
@@ -224,6 +226,11 @@ class Partition:
     def fullness_of_names(self, request: ChangeRequest) -> Refusal | None:
         """Return why there is no room for more unique keys, if a request has any; or None."""
         return fullness_of_names(self.timeline, request)
+
+    def answered(self, request: ChangeRequest) -> RequestResult | None:
+        """Return what a request was answered that has taken effect; None: it has not, or that is not remembered."""
+        named = RequestRef(request.client_id, request.sequence, request.digest, request.rows)
+        return self.timeline.answered(named, request.kind, request.job)
 
     def has_body(self, name: bytes) -> bool:
         """Return whether a shared body of this name is kept here."""

@@ -108,6 +108,10 @@ class ProposingPartition(EndOfTurn, Protocol):
         """Return whether a shared body of this name is kept."""
         ...
 
+    def answered(self, request: ChangeRequest) -> RequestResult | None:
+        """Return what a request was answered that has taken effect; None: it has not, or that is not remembered."""
+        ...
+
 
 class Proposals:
     """Requests that wait to become a record, and those that wait for its commit.
@@ -143,6 +147,20 @@ class Proposals:
 
     # -------------------------------------------------------------- requests
 
+    def repeats(self, route: Route, request: ChangeRequest) -> bool:
+        """Whether a request came before; then it gets the answer to that attempt, now or when there is one.
+
+        That needs no lease of the leadership: what was applied here is committed, and so is its answer.
+        """
+        if not self._replica.serving:
+            return False
+        if self._awaited.joins(route, request):
+            return True
+        result = self._partition.answered(request)
+        if result is not None:
+            self._ctx.reply(route, self._answer(request.request_id, result))
+        return result is not None
+
     def request(
         self, route: Route, request: ChangeRequest, body: bytes | memoryview, now: Now
     ) -> Refusal | None:
@@ -160,6 +178,8 @@ class Proposals:
             fault: Refusal | None = full
             if names is None:
                 fault = Refusal(Code.NOT_LEADER, "the leader has changed")
+            elif self.repeats(route, request):
+                fault = None
             elif all(names):  # they need no room
                 fault = self._cannot_take(request, then) or self._take(route, request, body, then)
             if fault is not None:
@@ -172,9 +192,7 @@ class Proposals:
     def _take(
         self, route: Route, request: ChangeRequest, body: bytes | memoryview, now: Now
     ) -> Refusal | None:
-        """Put a request that the mesh can take into the queue, if it does not wait already; else say why it cannot."""
-        if self._awaited.joins(route, request):
-            return None
+        """Put a request that the mesh can take into the queue; else say why it cannot."""
         refusal = None
         if len(request.upload):
             refusal = self._uploads_missing(request)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from dueq.core.state.answers import Answer
 from dueq.core.state.applied import Applied, RequestResult
 from dueq.core.state.dedup import Deduplication, Verdict
 from dueq.core.state.live import Index
 from dueq.core.state.side_tables import SideTables
 from dueq_codecs.messages import Code
-from dueq_codecs.records import U8, Record, RecordKind
+from dueq_codecs.records import U8, Record, RecordKind, RequestRef
 
 
 class Judging:
@@ -29,7 +30,7 @@ class Judging:
             age_ms: the partition's age.
         """
         of_job = bool(record.job) and record.kind == RecordKind.INSERT
-        memory = self._memory(record)
+        memory = self._memory(record.kind, record.job)
         refused = of_job and self._tables.jobs.refuses(record)
         code = Code.JOB_ENDED
         if not refused and record.shared and record.kind != RecordKind.BODY:
@@ -50,7 +51,7 @@ class Judging:
 
     def answer(self, record: Record, verdicts: list[Verdict], outcomes: U8, applied: Applied) -> None:
         """Fill in the answers of what took effect, then answer every request."""
-        memory = self._memory(record)
+        memory = self._memory(record.kind, record.job)
         row = 0
         for request, verdict in zip(record.requests, verdicts, strict=True):
             if verdict.fresh and verdict.answer is not None:
@@ -62,24 +63,24 @@ class Judging:
         for request, (code, answer, fresh) in zip(record.requests, verdicts, strict=True):
             if answer is not None and not fresh and answer.sequence == record.sequence:
                 answer = verdicts[answer.position].answer  # repeated within the record
-            if answer is None:
-                result = RequestResult(request.client_id, request.sequence, code, 0, 0, 0)
-            else:
-                result = RequestResult(
-                    request.client_id,
-                    request.sequence,
-                    code,
-                    answer.sequence,
-                    answer.row,
-                    answer.stamp,
-                    answer.outcomes,
-                    not fresh,
-                    answer.window,
-                    answer.present,
-                )
-            applied.results.append(result)
+            applied.results.append(_result(request, code, answer, repeated=not fresh))
 
-    def _memory(self, record: Record) -> Deduplication:
-        """Where the answers to these requests are remembered."""
-        of_job = bool(record.job) and record.kind == RecordKind.INSERT
-        return self._tables.job_dedup if of_job else self._tables.dedup
+    def answered(self, request: RequestRef, kind: RecordKind, job: bytes) -> RequestResult | None:
+        """Return what a request was answered that has taken effect; None: it has not, or that is not remembered."""
+        verdict = self._memory(kind, job).recall(request)
+        if verdict is None or verdict.answer is None:
+            return None
+        return _result(request, verdict.code, verdict.answer, repeated=True)
+
+    def _memory(self, kind: RecordKind, job: bytes) -> Deduplication:
+        """Where the answers to such requests are remembered."""
+        return self._tables.job_dedup if job and kind == RecordKind.INSERT else self._tables.dedup
+
+
+def _result(request: RequestRef, code: Code, answer: Answer | None, *, repeated: bool) -> RequestResult:
+    if answer is None:
+        return RequestResult(request.client_id, request.sequence, code, 0, 0, 0)
+    return RequestResult(
+        request.client_id, request.sequence, code, answer.sequence, answer.row, answer.stamp, answer.outcomes, repeated,
+        answer.window, answer.present,
+    )  # fmt: skip

@@ -26,7 +26,7 @@ from dueq.core.ports.entry import Entries, State, canonical, joined, keys_of
 from dueq.core.ports.names import Name
 from dueq.core.ports.persistence import ClassLooked, RecoveredPartition, SaveCheckpoint
 from dueq.core.state import dedup, name_holds
-from dueq.core.state.applied import Applied
+from dueq.core.state.applied import Applied, RequestResult
 from dueq.core.state.body_table import BodyTable
 from dueq.core.state.changing import Changing
 from dueq.core.state.checkpoint import low_water_of, write_rows
@@ -51,7 +51,7 @@ from dueq.core.state.table import FEW, OnDisk, Table
 from dueq.core.state.window import Guide, HotWindow, Position, in_order
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import CHECKPOINT_ROWS, CHECKPOINT_ROWS_MAX, HOT_ROWS_MAX
-from dueq_codecs.records import FEATURE_LEVEL, LEVEL_OF_KINDS, U16, U64, Record, RecordKind
+from dueq_codecs.records import FEATURE_LEVEL, LEVEL_OF_KINDS, U16, U64, Record, RecordKind, RequestRef
 from dueq_codecs.topic_settings import TopicSettings
 
 FINISHED_PER_DIRTY = 4
@@ -533,6 +533,10 @@ class Timeline:
             )
 
     # ------------------------------------------------------------ reading the state
+
+    def answered(self, request: RequestRef, kind: RecordKind, job: bytes) -> RequestResult | None:
+        """Return what a request was answered that has taken effect; None: it has not, or that is not remembered."""
+        return self._judging.answered(request, kind, job)
 
     def rows(self, keys: U64) -> Entries:
         """Return copies of entries; state ABSENT for keys that are not in memory."""
