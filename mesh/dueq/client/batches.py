@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat, zip_longest
 from typing import Any, Final
 
 from dueq import limits
@@ -15,7 +15,7 @@ from dueq.client.times import Due, Expiries
 from dueq.errors import InvalidRequest
 
 _END: Final = object()
-_COLUMNS: Final = ("due", "key", "rank", "group", "headers", "expires", "max_attempts")
+_BYTES_LIKE: Final = (bytes, bytearray, memoryview)
 
 
 @dataclass(slots=True)
@@ -24,32 +24,20 @@ class Batch:
 
     Attributes:
         first: the place of its first row among all.
-        payloads, dues, keys, ranks, groups, headers, expires, max_attempts: its columns; without ranks all are 0, of
-            another column that was not given all are None.
-        size: bytes of its payloads.
+        payloads: its rows.
+        dues, keys, ranks, groups, headers, expires, max_attempts: a list with one item per row where an iterable was
+            given; otherwise what was given for all.
     """
 
     first: int
-    payloads: list[Payload] = field(default_factory=list)
-    dues: list[Due] = field(default_factory=list)
-    keys: list[str | None] = field(default_factory=list)
-    ranks: list[int] = field(default_factory=list)
-    groups: list[str | None] = field(default_factory=list)
-    headers: list[Mapping[str, str] | None] = field(default_factory=list)
-    expires: list[Due | None] = field(default_factory=list)
-    max_attempts: list[int | None] = field(default_factory=list)
-    size: int = 0
-
-    def has_room(self, size: int) -> bool:
-        """Whether a payload of `size` bytes fits, too."""
-        rows = len(self.payloads)
-        return not rows or (rows < limits.REQUEST_ROWS_MAX and self.size + size <= limits.REQUEST_BYTES_MAX)
-
-    def goes_with(self, payload: object) -> bool:
-        """Whether a payload may be in one request with these: all have the same shared body, or none has one."""
-        if not self.payloads or not isinstance(self.payloads[0], NamedBody):
-            return not self.payloads or not isinstance(payload, NamedBody)
-        return payload is self.payloads[0] or payload == self.payloads[0]
+    payloads: list[Payload]
+    dues: Due | list[Due]
+    keys: list[str | None] | None
+    ranks: int | list[int] | None
+    groups: str | list[str | None] | None
+    headers: Mapping[str, str] | list[Mapping[str, str] | None] | None
+    expires: Due | list[Due | None] | None
+    max_attempts: int | list[int | None] | None
 
 
 def batches(
@@ -67,53 +55,75 @@ def batches(
     Raises:
         InvalidRequest: one of them is no sequence of rows, or ends before another; the rows before were yielded.
     """
-    for what, given in (("payloads", payloads), ("keys", keys)):
-        if isinstance(given, bytes | bytearray | memoryview | str):
-            raise InvalidRequest(f"{what} are many, not one {type(given).__name__}")
-    rows = _rows(
-        iter(payloads),
-        iter(dues) if isinstance(dues, Iterable) and not isinstance(dues, str) else repeat(dues),
-        repeat(None) if keys is None else iter(keys),
-        iter(ranks) if isinstance(ranks, Iterable) else repeat(ranks or 0),
-        repeat(groups) if groups is None or isinstance(groups, str) else iter(groups),
-        repeat(headers) if headers is None or isinstance(headers, Mapping) else iter(headers),
-        iter(expires) if isinstance(expires, Iterable) and not isinstance(expires, str) else repeat(expires),
-        iter(max_attempts) if isinstance(max_attempts, Iterable) else repeat(max_attempts),
-    )
-    batch, fault = Batch(0), None
+    for what, value in (("payloads", payloads), ("keys", keys)):
+        if isinstance(value, bytes | bytearray | memoryview | str):
+            raise InvalidRequest(f"{what} are many, not one {type(value).__name__}")
+    columns = {"due": dues, "key": keys, "rank": ranks, "group": groups, "headers": headers, "expires": expires,
+               "max_attempts": max_attempts}  # fmt: skip
+    varying = [name for name, value in columns.items() if _varies(value)]
+    # Most of the time that a client needs goes into this loop: it does nothing for what is the same in all rows.
+    rows = zip_longest(payloads, *(columns[name] for name in varying), fillvalue=_END)
+    taken: list[tuple[Any, ...]] = []
+    first = size = 0
+    fault: Exception | None = None
     while True:
         try:
-            payload, due, key, rank, group, each, expiry, most = next(rows)
+            row = next(rows)
         except StopIteration:
             break
         except Exception as error:
             fault = error
             break
-        size = len(payload) if isinstance(payload, bytes | bytearray | memoryview) else 0
-        if not batch.has_room(size) or not batch.goes_with(payload):
-            yield batch
-            batch = Batch(batch.first + len(batch.payloads))
-        batch.payloads.append(payload)
-        batch.dues.append(due)
-        batch.keys.append(key)
-        batch.ranks.append(rank)
-        batch.groups.append(group)
-        batch.headers.append(each)
-        batch.expires.append(expiry)
-        batch.max_attempts.append(most)
-        batch.size += size
-    if batch.payloads:
-        yield batch
+        payload = row[0]
+        if payload is _END:
+            more = [name for name, value in zip(varying, row[1:], strict=True) if value is not _END]
+            if more := [name for name in more if not isinstance(columns[name], repeat)]:
+                fault = InvalidRequest(f"there are more {more[0]}s than payloads")
+            break
+        more_bytes = len(payload) if isinstance(payload, _BYTES_LIKE) else 0
+        size += more_bytes
+        if taken and (
+            len(taken) == limits.REQUEST_ROWS_MAX
+            or size > limits.REQUEST_BYTES_MAX
+            or not _go_together(taken[0][0], payload)
+        ):
+            yield from _batch(first, taken, varying, columns)
+            first += len(taken)
+            taken, size = [], more_bytes
+        taken.append(row)
+    if taken:
+        yield from _batch(first, taken, varying, columns)
     if fault is not None:
         raise fault
 
 
-def _rows(payloads: Iterator[Payload], *columns: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
-    for row, payload in enumerate(payloads):
-        values = [next(column, _END) for column in columns]
-        if _END in values:
-            raise InvalidRequest(f"row {row}: there is a payload, but no {_COLUMNS[values.index(_END)]}")
-        yield payload, *values
-    for what, rest in zip(_COLUMNS, columns, strict=True):
-        if not isinstance(rest, repeat) and next(rest, _END) is not _END:
-            raise InvalidRequest(f"there are more {what}s than payloads")
+def _varies(value: object) -> bool:
+    """Whether there is one for each row."""
+    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+
+
+def _go_together(one: object, other: object) -> bool:
+    """Whether payloads may be in one request: all have the same shared body, or none has one."""
+    if not isinstance(one, NamedBody):
+        return not isinstance(other, NamedBody)
+    return one is other or one == other
+
+
+def _batch(
+    first: int, rows: list[tuple[Any, ...]], varying: Sequence[str], columns: dict[str, Any]
+) -> Iterator[Batch]:
+    """Yield these rows, up to the first one that lacks something."""
+    payloads, *lists = map(list, zip(*rows, strict=True))
+    lacking = [name for name, column in zip(varying, lists, strict=True) if column[-1] is _END]
+    count = len(rows)
+    if lacking:
+        count = next(place for place, row in enumerate(rows) if any(value is _END for value in row))
+        lacking = [name for name, value in zip(varying, rows[count][1:], strict=True) if value is _END]
+    if count:
+        of = columns | {name: column[:count] for name, column in zip(varying, lists, strict=True)}
+        yield Batch(
+            first, payloads[:count], of["due"], of["key"], of["rank"], of["group"], of["headers"], of["expires"],
+            of["max_attempts"],
+        )  # fmt: skip
+    if lacking:
+        raise InvalidRequest(f"row {first + count}: there is a payload, but no {lacking[0]}")
