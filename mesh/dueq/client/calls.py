@@ -70,12 +70,14 @@ class Call(Generic[T]):
         finish: the caller's result, from the value of Completed.
         undo: what to send if that value comes when the caller is gone; None: nothing.
         of_one: it is about one thing that any of several partitions may have: an error of one of them is the call's.
+        bytes: of the payloads that it holds, keys and headers included; 0 for most kinds of calls.
     """
 
     build: Callable[[int, int], events.Event]
     finish: Callable[[Any], T]
     undo: Callable[[Any], Call[Any]] | None = None
     of_one: bool = False
+    bytes: int = 0
 
 
 Steps = Generator[Call[Any] | float, Any, T]
@@ -323,7 +325,9 @@ def schedule_many(
             on_duplicate=does, once_high=high, once_low=low, once_digest=digests,
         )  # fmt: skip
 
-    return Call(build, PartsCall.ids)
+    elsewhere = columns.shared.size if columns.shared is not None else 0
+    held_bytes = int(columns.size.sum(dtype=np.uint64)) - len(listed) * elsewhere
+    return Call(build, PartsCall.ids, bytes=held_bytes)
 
 
 def claim(topic: str, once: Sequence[Once], mesh_us: Callable[[], int]) -> Call[list[str | DueqError]]:

@@ -12,7 +12,7 @@ from typing import Self, TypeVar, overload
 from dueq.client import calls, times
 from dueq.client import keys as by_key
 from dueq.client.aio.connection import AsyncConnection
-from dueq.client.aio.stream import REQUESTS, AsyncStream
+from dueq.client.aio.stream import AsyncStream
 from dueq.client.aio.topic_calls import AsyncTopicCalls
 from dueq.client.arguments import Payload
 from dueq.client.batches import Batch, batches
@@ -210,7 +210,8 @@ class AsyncProducer:
 
         If `payloads` is a list or another collection, all rows are checked before anything is sent. If it
         is an iterator, rows are taken, checked and sent while earlier ones are in flight: a million rows
-        need the memory of about ten requests and 8 bytes for each id (14 with unique keys or groups).
+        need the memory of about ten requests and 8 bytes for each id (with keys: of some thirty, of together at most
+        24 MiB unless ten are more, and 14 bytes).
 
         Args:
             payloads: bytes-like each, or a shared `body` for all.
@@ -280,7 +281,7 @@ class AsyncProducer:
         window: Seconds | None = None,
         on_duplicate: str | None = None,
         job: Job | None = None,
-        in_flight: int = REQUESTS,
+        in_flight: int | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[str]:
         """Schedule the messages of iterators, in bounded memory, and yield their ids.
@@ -304,7 +305,7 @@ class AsyncProducer:
             window: each may be due up to this many seconds later, as in `schedule`.
             on_duplicate: as in `schedule`, for all rows.
             job: of `Client.begin_job`: the messages belong to it.
-            in_flight: requests in flight at once, 1–64.
+            in_flight: requests in flight at once, 1–64; None: 8, or with keys up to 32 of together 24 MiB.
             timeout: seconds for each request.
 
         Yields:
@@ -493,7 +494,7 @@ class AsyncProducer:
     ) -> MessageIds:
         # Errors in the first request's rows are found before anything is sent.
         head = list(islice(cut, 2))
-        stream = AsyncStream(self._calls, chain(head, cut), job, REQUESTS, timeout, window, on_duplicate)
+        stream = AsyncStream(self._calls, chain(head, cut), job, None, timeout, window, on_duplicate)
         ids = MessageIds()
         if len(head) == 1:
             return await self._calls.run(calls.unread(await stream.call(head[0])), timeout)

@@ -94,6 +94,11 @@ class Pending:
             self.abandon()
             raise
 
+    async def came(self) -> bool:
+        """Whether the answer is there; other tasks have their turn before that."""
+        await asyncio.sleep(0)
+        return self._future.done()
+
     def abandon(self) -> None:
         """Nobody waits any more; it may or may not take effect."""
         self._host.submit(events.Abandon(self._call))

@@ -21,7 +21,7 @@ from dueq.client.message_ids import MessageIds
 from dueq.client.payloads import shared_body
 from dueq.client.per_row import Headers
 from dueq.client.sync.connection import Connection
-from dueq.client.sync.stream import REQUESTS, Stream
+from dueq.client.sync.stream import Stream
 from dueq.client.sync.topic_calls import TopicCalls
 from dueq.client.times import Due, Expiries, Seconds
 from dueq.errors import DueqError, InvalidRequest, PartialFailure
@@ -211,7 +211,8 @@ class Producer:
 
         If `payloads` is a list or another collection, all rows are checked before anything is sent. If it
         is an iterator, rows are taken, checked and sent while earlier ones are in flight: a million rows
-        need the memory of about ten requests and 8 bytes for each id (14 with unique keys or groups).
+        need the memory of about ten requests and 8 bytes for each id (with keys: of some thirty, of together at most
+        24 MiB unless ten are more, and 14 bytes).
 
         Args:
             payloads: bytes-like each, or a shared `body` for all.
@@ -281,7 +282,7 @@ class Producer:
         window: Seconds | None = None,
         on_duplicate: str | None = None,
         job: Job | None = None,
-        in_flight: int = REQUESTS,
+        in_flight: int | None = None,
         timeout: float | None = None,
     ) -> Iterator[str]:
         """Schedule the messages of iterators, in bounded memory, and yield their ids.
@@ -305,7 +306,7 @@ class Producer:
             window: each may be due up to this many seconds later, as in `schedule`.
             on_duplicate: as in `schedule`, for all rows.
             job: of `Client.begin_job`: the messages belong to it.
-            in_flight: requests in flight at once, 1–64.
+            in_flight: requests in flight at once, 1–64; None: 8, or with keys up to 32 of together 24 MiB.
             timeout: seconds for each request.
 
         Yields:
@@ -492,7 +493,7 @@ class Producer:
     ) -> MessageIds:
         # Errors in the first request's rows are found before anything is sent.
         head = list(islice(cut, 2))
-        stream = Stream(self._calls, chain(head, cut), job, REQUESTS, timeout, window, on_duplicate)
+        stream = Stream(self._calls, chain(head, cut), job, None, timeout, window, on_duplicate)
         ids = MessageIds()
         if len(head) == 1:
             return self._calls.run(calls.unread(stream.call(head[0])), timeout)

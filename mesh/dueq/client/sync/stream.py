@@ -22,8 +22,11 @@ from dueq.client.sync.waiting import Pending
 from dueq.client.times import Seconds
 from dueq.errors import DueqError, InvalidRequest, PartialFailure
 
-REQUESTS: Final = 8
-"""Requests of one stream in flight, unless the caller says otherwise."""
+_BATCHES: Final = 8
+"""Batches of one stream in flight, unless the caller says otherwise."""
+_BATCHES_KEYED: Final = 32
+"""The same where rows have keys: unique ones divide a batch over all partitions, so that it takes several to fill the
+requests to each."""
 
 
 @dataclass(slots=True)
@@ -42,7 +45,8 @@ class Stream:
         topic_calls: of the producer.
         cut: the rows, cut into requests.
         job: the key and until when it is hidden.
-        in_flight: requests under way at once, 1–64.
+        in_flight: batches under way at once, 1–64; None: 8, or 32 if the rows have keys and no more than
+            CLIENT_OUT_BYTES_MAX are under way.
         timeout: seconds for each request.
         window: each row may be due up to this much later.
         on_duplicate: what is done about unique keys that name messages already.
@@ -53,14 +57,16 @@ class Stream:
         topic_calls: TopicCalls,
         cut: Iterator[Batch],
         job: tuple[bytes, int],
-        in_flight: int,
+        in_flight: int | None,
         timeout: float | None,
         window: Seconds | None,
         on_duplicate: str | None = None,
     ) -> None:
         self._calls = topic_calls
         self._cut, self._job = cut, job
-        self._in_flight = arguments.count(in_flight, "in_flight", 1, limits.STREAM_REQUESTS_MAX)
+        if in_flight is not None:
+            arguments.count(in_flight, "in_flight", 1, limits.STREAM_REQUESTS_MAX)
+        self._in_flight = in_flight
         self._timeout, self._window, self._on_duplicate = timeout, window, on_duplicate
 
     def requests(self) -> Generator[PartsCall, None, None]:
@@ -75,14 +81,14 @@ class Stream:
         more, fault = True, None
         try:
             while more or under_way:
-                while more and len(under_way) < self._in_flight:
+                if more and self._may_send(under_way) and not (under_way and under_way[0].pending.came()):
                     try:
                         under_way.append(self._send(next(self._cut)))
                     except StopIteration:
                         more = False
                     except Exception as error:
                         more, fault = False, error
-                if under_way:
+                elif under_way:
                     sent = under_way.popleft()
                     answer = sent.pending.answer()
                     if not isinstance(answer, Completed) or _is_refused(answer.value):
@@ -93,6 +99,15 @@ class Stream:
         finally:
             for sent in under_way:
                 sent.pending.abandon()
+
+    def _may_send(self, under_way: deque[_Sent]) -> bool:
+        """Whether one more batch may be under way."""
+        count = len(under_way)
+        if count < (self._in_flight or _BATCHES):
+            return True
+        if self._in_flight is not None or under_way[-1].batch.keys is None or count >= _BATCHES_KEYED:
+            return False
+        return sum(sent.call.bytes for sent in under_way) < limits.CLIENT_OUT_BYTES_MAX
 
     def call(self, batch: Batch) -> Call[list[str]]:
         """Return the request that schedules these rows."""

@@ -50,6 +50,10 @@ class Pending:
             raise OutcomeUnknown("the client's own thread did not answer in time")
         return self._answers[0]
 
+    def came(self) -> bool:
+        """Whether the answer is there."""
+        return bool(self._answers)
+
     def abandon(self) -> None:
         """Nobody waits any more; it may or may not take effect."""
         self._host.submit(events.Abandon(self._call))
