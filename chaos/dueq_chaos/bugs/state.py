@@ -72,6 +72,20 @@ STATE: Final = (
         finders=(0,),
     ),
     Bug(
+        "repetition-told-other-ids",
+        "A repetition that is answered from memory is told the ids of the record's first rows.",
+        "Kafka KIP-98: the offset in the answer to a duplicate is that of the batch, not of its record",
+        (
+            change(
+                "core.state.judging:Judging.answered",
+                "verdict.answer, repeated=True",
+                "(setattr(verdict.answer, 'row', 0), verdict.answer)[1], repeated=True",
+            ),
+        ),
+        seeds=64,
+        finders=(14,),
+    ),
+    Bug(
         "window-too-small-without-floor",
         "Only two answers are kept of each client, and a request older than those counts as new.",
         "Kafka KIP-1269: more requests in flight than the window remembers",

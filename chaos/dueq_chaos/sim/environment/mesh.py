@@ -19,7 +19,7 @@ from dueq_chaos.sim.judging.silences import Silences
 from dueq_codecs.messages import BrokerMessage, ClientMessage
 from dueq_codecs.topic_settings import AS_CREATED, TopicSettings
 
-_AFTERMATH_US = 3_000_000
+_AFTERMATH_US = 5_000_000
 """How long after it has become calm something may still be on its way."""
 _MEASURED_ANEW_US = 3_000_000
 """Time after which each broker has measured a clock that was set right, and believes the measurement."""
