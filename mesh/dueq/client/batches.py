@@ -55,14 +55,16 @@ def batches(
     Raises:
         InvalidRequest: one of them is no sequence of rows, or ends before another; the rows before were yielded.
     """
-    for what, value in (("payloads", payloads), ("keys", keys)):
-        if isinstance(value, bytes | bytearray | memoryview | str):
-            raise InvalidRequest(f"{what} are many, not one {type(value).__name__}")
+    for what, many in (("payloads", payloads), ("keys", keys)):
+        if isinstance(many, bytes | bytearray | memoryview | str):
+            raise InvalidRequest(f"{what} are many, not one {type(many).__name__}")
     columns = {"due": dues, "key": keys, "rank": ranks, "group": groups, "headers": headers, "expires": expires,
                "max_attempts": max_attempts}  # fmt: skip
     varying = [name for name, value in columns.items() if _varies(value)]
     # Most of the time that a client needs goes into this loop: it does nothing for what is the same in all rows.
-    rows = zip_longest(payloads, *(columns[name] for name in varying), fillvalue=_END)
+    rows: Iterator[tuple[Any, ...]] = zip_longest(
+        payloads, *(columns[name] for name in varying), fillvalue=_END
+    )
     taken: list[tuple[Any, ...]] = []
     first = size = 0
     fault: Exception | None = None
