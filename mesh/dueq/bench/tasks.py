@@ -165,6 +165,36 @@ class Produce:
 
 
 @dataclass(frozen=True)
+class Pour:
+    """Schedule the rows of an iterator in one call, with as many requests in flight as the client chooses.
+
+    Attributes:
+        endpoints, topic, rows, at_ms, span_ms, keys, payload_bytes: as of Produce.
+    """
+
+    endpoints: Sequence[str]
+    topic: str
+    rows: int
+    at_ms: int
+    span_ms: int = 0
+    keys: str = ""
+    payload_bytes: int = PAYLOAD_BYTES
+
+    def run(self, line: Line) -> Produced:
+        """See Task."""
+        filler = b"." * (self.payload_bytes - _NUMBER_BYTES)
+        dues = (self.at_ms + np.random.default_rng(0).integers(0, self.span_ms + 1, self.rows)).tolist()
+        payloads = (number.to_bytes(_NUMBER_BYTES, "big") + filler for number in range(self.rows))
+        keys = (f"{self.keys}{number}" for number in range(self.rows)) if self.keys else None
+        with Client(self.endpoints) as client, client.producer(self.topic) as producer:
+            client.describe(self.topic)
+            line.ready()
+            begun_ns = time.time_ns()
+            ids = producer.schedule_many(payloads, dues, keys=keys)
+            return Produced(len(ids), begun_ns, time.time_ns())
+
+
+@dataclass(frozen=True)
 class Consumed:
     """The result of a consumer: columns with one value per message, in the order of receipt.
 
