@@ -54,6 +54,19 @@ def test_a_table_that_grows_with_history_is_found_wherever_it_is() -> None:
     assert any("PeerWatch._reconnect_at_us has 500 elements" in text for text in excess(stage))
 
 
+def test_headers_of_nacks_are_bounded_by_their_bytes() -> None:
+    """Nothing else of their messages needs to be in memory."""
+    stage = Stage()
+    headings = stage.replica(stage.leader).timeline.headings
+    headings.by_key.update(dict.fromkeys(range(500), "{}"))
+    headings._saved.update(range(500))
+    headings.size = limits.HEADINGS_BYTES_MAX
+    assert excess(stage) == []
+    headings.size += 1
+    headings._saved.add(500)
+    assert [text.split()[0] for text in excess(stage)] == ["headers", "501"]
+
+
 def everything_small() -> tuple[tuple[str, int], ...]:
     return tuple(pair for group in scale.SMALL for pair in group.items())
 

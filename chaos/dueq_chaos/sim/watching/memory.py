@@ -3,7 +3,8 @@
 Every container that can be reached from a broker's core is counted, by the class and the attribute that hold it. Once
 all is quiet, none may have more elements than a small number for each object that holds one, and a few for each thing
 that lives: messages in memory, leases, sessions, jobs, partitions, peers. The exceptions have bounds of their own, and
-are looked at by name: the due queue, the log's cache and marks, the memory of past requests.
+are looked at by name: the due queue, the log's cache and marks, the memory of past requests, and the headers that NACKs
+have given messages of which nothing else is in memory.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.entry import State, are_triggered
 from dueq.core.replication.log import resident_bytes
 from dueq.core.replication.log_weight import MARKS_MAX, LogWeight
+from dueq.core.state.heading_table import HeadingTable
 from dueq.core.state.table import OnDisk
 from dueq.core.state.timeline import Timeline
 from dueq.instant import Now
@@ -55,6 +57,7 @@ _OWN_BOUNDS: Final = frozenset(
         "Answers._older", "Answers._newer", "Answers._free", "Answers._mixed", "Deduplication._clients",
         "Deduplication._active", "Deduplication._numbers", "Deduplication._empty", "Deduplication._changed",
         "_Client.sequences", "_Client.slots",
+        "HeadingTable.by_key", "HeadingTable._saved",
     )
 )  # fmt: skip
 
@@ -238,7 +241,15 @@ def _uploads(uploads: Uploads, now: Now) -> Iterator[str]:
         yield f"an upload is kept that nobody has touched for {(now.mono_us - since_us) // 1000} ms"
 
 
+def _headings(table: HeadingTable, now: Now) -> Iterator[str]:
+    """Judge the headers by their bytes. That they are those of messages that live is judged by the reference."""
+    if table.size > limits.HEADINGS_BYTES_MAX:
+        yield f"headers of NACKs weigh {table.size}, {limits.HEADINGS_BYTES_MAX} may be kept"
+    if len(table._saved) > len(table.by_key) + len(table._changed):
+        yield f"{len(table._saved)} headers count as saved, {len(table.by_key)} are known"
+
+
 _LOOKS: Final[dict[str, Callable[[Any, Now], Iterator[str]]]] = {
     "Lane": _lane, "PriorityQueue": _alarms, "FairQueue": _groups, "Partition": _partition, "LogWeight": _marks,
-    "Timeline": _past, "Uploads": _uploads,
+    "Timeline": _past, "Uploads": _uploads, "HeadingTable": _headings,
 }  # fmt: skip
