@@ -130,8 +130,8 @@ class RequestWindows:
         change = self._asked.get(message.request_id)
         if change is None:
             return False
-        change.window.heard(change.sequence, self._context.mono_us)
         if message.code is Code.OK:
+            change.window.heard(change.sequence, self._context.mono_us)
             self._maybe_succeeded(change, message)
         elif message.code is Code.UNKNOWN_BODY and self._bringing.wants(change):
             change.link, change.refusal = 0, error_of(message.code, message.text)
@@ -294,8 +294,8 @@ class RequestWindows:
     def _await_answer(self, change: Change, sent_us: int, silence_us: int) -> None:
         """Repeat a request after a silence.
 
-        While requests before it are answered, a loaded leader has yet to come to it: the silence begins with the last
-        such answer, as TCP's timer does (RFC 6298, 5.3), but ends SILENCE_US_MAX after it was sent.
+        While requests before it are answered OK, a loaded leader has yet to come to it: the silence begins with the
+        last such answer, as TCP's timer does (RFC 6298, 5.3), but ends SILENCE_US_MAX after it was sent.
         """
         since_us = max(sent_us, change.window.heard_before_us(change.sequence))
         until_us, now_us = min(since_us + silence_us, sent_us + SILENCE_US_MAX), self._context.mono_us

@@ -414,11 +414,11 @@ class RequestWindow:
         self._pushed = 0
 
     def heard(self, sequence: int, now_us: int) -> None:
-        """The leader has said something to a request, if only that it is busy."""
+        """A request was answered OK: the leader is at work."""
         self._heard = sequence, now_us
 
     def heard_before_us(self, sequence: int) -> int:
-        """When the last answer came (monotonic), if it was to a request before this one; else 0."""
+        """When the last OK came (monotonic), if it was to a request before this one; else 0."""
         last, at_us = self._heard
         return at_us if last < sequence else 0
 

@@ -118,6 +118,30 @@ def test_an_answer_to_a_later_request_does_not_hold_back_a_repetition(stage: Sta
     assert repetitions(stage, first, began_ms + 1_010) == [first]
 
 
+def test_a_later_request_that_is_refused_changes_nothing_of_that(stage: Stage) -> None:
+    """A loaded leader says so at once, and to the newest."""
+    began_ms = stage.ms
+    requests = [sent(stage.insert(call, *[b"x"] * 600), ChangeRequest)[0] for call in range(1, 7)]
+    stage.run_until(began_ms + 900)
+    stage.receive("a", ok(requests[0], sequence=90))
+    stage.run_until(began_ms + 950)
+    stage.receive("a", refuse(requests[5], Code.BUSY, retry_after_ms=5_000))
+    assert not sent(stage.run_until(began_ms + 1_890), ChangeRequest)
+
+
+def test_a_refusal_of_an_earlier_request_does_not_hold_back_a_repetition() -> None:
+    """Nobody leads, say: it is no sign that the leader works."""
+    stage = Stage()
+    stage.connect()
+    stage.learn_topic()
+    began_ms = stage.ms
+    first, second = (sent(stage.insert(call, *[b"x"] * 600), ChangeRequest)[0] for call in (1, 2))
+    for at_ms in range(100, 1_000, 100):
+        assert not repetitions(stage, second, began_ms + at_ms)
+        stage.receive("a", refuse(first, Code.NOT_LEADER))
+    assert repetitions(stage, second, began_ms + 1_010) == [second]
+
+
 def test_what_went_to_an_earlier_leader_goes_to_the_new_one_as_soon_as_that_is_known() -> None:
     stage = Stage(["a", "b"], {1: "a"})
     stage.connect()
