@@ -1,9 +1,9 @@
 """Proposals of one leader: requests that become records, and those who wait for the results.
 
 Requests that are alike become one record, at the end of the turn. Every answer that depends on state comes from
-`Timeline.apply`, never from what this process happens to remember. A waiting request is kept under its record's
-sequence in this leadership, with all of its attempts. When the leadership ends, they are answered OUTCOME_UNKNOWN at
-once.
+`Timeline.apply`, or is remembered there; never from what this process alone happens to know. A waiting request is kept
+under its record's sequence in this leadership, with all of its attempts. When the leadership ends, they are answered
+OUTCOME_UNKNOWN at once.
 """
 
 from __future__ import annotations
@@ -147,24 +147,12 @@ class Proposals:
 
     # -------------------------------------------------------------- requests
 
-    def repeats(self, route: Route, request: ChangeRequest) -> bool:
-        """Whether a request came before; then it gets the answer to that attempt, now or when there is one.
-
-        That needs no lease of the leadership: what was applied here is committed, and so is its answer.
-        """
-        if not self._replica.serving:
-            return False
-        if self._awaited.joins(route, request):
-            return True
-        result = self._partition.answered(request)
-        if result is not None:
-            self._ctx.reply(route, self._answer(request.request_id, result))
-        return result is not None
-
     def request(
         self, route: Route, request: ChangeRequest, body: bytes | memoryview, now: Now
     ) -> Refusal | None:
         """Take a well-formed request, to be answered when it has been applied; else say why not just now."""
+        if self._repeats(route, request):
+            return None
         refusal = self._cannot_take(request, now)
         full = self._partition.fullness_of_names(request) if refusal is None else None
         if full is None:
@@ -178,7 +166,7 @@ class Proposals:
             fault: Refusal | None = full
             if names is None:
                 fault = Refusal(Code.NOT_LEADER, "the leader has changed")
-            elif self.repeats(route, request):
+            elif self._repeats(route, request):
                 fault = None
             elif all(names):  # they need no room
                 fault = self._cannot_take(request, then) or self._take(route, request, body, then)
@@ -188,6 +176,20 @@ class Proposals:
         looked_for = [digest for digest in names_of(request) if digest != NO_HASH]
         self._partition.look_up_names(looked_for, known, now)
         return None
+
+    def _repeats(self, route: Route, request: ChangeRequest) -> bool:
+        """Whether a request came before; then it gets the answer to that attempt, now or when there is one.
+
+        Nobody needs to confirm the leadership for that: what was applied here is committed, and so is its answer.
+        """
+        if not self._replica.serving:
+            return False
+        if self._awaited.joins(route, request):
+            return True
+        result = self._partition.answered(request)
+        if result is not None:
+            self._ctx.reply(route, self._answer(request.request_id, result))
+        return result is not None
 
     def _take(
         self, route: Route, request: ChangeRequest, body: bytes | memoryview, now: Now

@@ -29,6 +29,7 @@ def test_leases_do_not_run_out_from_when_their_extension_is_taken() -> None:
     replica: Any = SimpleNamespace(uid=UID, serving=True, healthy=lambda now: True)
     dispatcher: Any = SimpleNamespace(extending=extending)
     partition: Any = SimpleNamespace(
+        answered=lambda request: None,
         contents=None,
         level=1,
         fullness=lambda request, under_way: None,
