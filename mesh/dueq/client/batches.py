@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import repeat, zip_longest
+from itertools import chain, repeat
 from typing import Any, Final
 
 from dueq import limits
@@ -58,12 +58,14 @@ def batches(
     for what, many in (("payloads", payloads), ("keys", keys)):
         if isinstance(many, bytes | bytearray | memoryview | str):
             raise InvalidRequest(f"{what} are many, not one {type(many).__name__}")
-    columns = {"due": dues, "key": keys, "rank": ranks, "group": groups, "headers": headers, "expires": expires,
-               "max_attempts": max_attempts}  # fmt: skip
-    varying = [name for name, value in columns.items() if _varies(value)]
+    columns: dict[str, Any] = {
+        "due": dues, "key": keys, "rank": ranks, "group": groups, "headers": headers, "expires": expires,
+        "max_attempts": max_attempts,
+    }  # fmt: skip
+    varying = {name: iter(value) for name, value in columns.items() if _varies(name, value)}
     # Most of the time that a client needs goes into this loop: it does nothing for what is the same in all rows.
-    rows: Iterator[tuple[Any, ...]] = zip_longest(
-        payloads, *(columns[name] for name in varying), fillvalue=_END
+    rows: Iterator[tuple[Any, ...]] = zip(
+        payloads, *(chain(column, _lacking(name)) for name, column in varying.items()), strict=False
     )
     taken: list[tuple[Any, ...]] = []
     first = size = 0
@@ -72,16 +74,15 @@ def batches(
         try:
             row = next(rows)
         except StopIteration:
+            fault = _more_than_payloads(varying)
+            break
+        except _Lacks as error:
+            fault = InvalidRequest(f"row {first + len(taken)}: there is a payload, but no {error}")
             break
         except Exception as error:
             fault = error
             break
         payload = row[0]
-        if payload is _END:
-            more = [name for name, value in zip(varying, row[1:], strict=True) if value is not _END]
-            if more := [name for name in more if not isinstance(columns[name], repeat)]:
-                fault = InvalidRequest(f"there are more {more[0]}s than payloads")
-            break
         more_bytes = len(payload) if isinstance(payload, _BYTES_LIKE) else 0
         size += more_bytes
         if taken and (
@@ -89,19 +90,42 @@ def batches(
             or size > limits.REQUEST_BYTES_MAX
             or not _go_together(taken[0][0], payload)
         ):
-            yield from _batch(first, taken, varying, columns)
+            yield _batch(first, taken, varying, columns)
             first += len(taken)
             taken, size = [], more_bytes
         taken.append(row)
     if taken:
-        yield from _batch(first, taken, varying, columns)
+        yield _batch(first, taken, varying, columns)
     if fault is not None:
         raise fault
 
 
-def _varies(value: object) -> bool:
+class _Lacks(Exception):
+    """A column has ended before the payloads."""
+
+
+def _lacking(name: str) -> Iterator[Any]:
+    """Return what follows a column's last row: to ask for one more raises."""
+    raise _Lacks(name)
+    yield
+
+
+def _more_than_payloads(varying: dict[str, Iterator[Any]]) -> Exception | None:
+    """Return what is wrong about columns that go on behind the last payload."""
+    try:
+        for name, rest in varying.items():
+            if not isinstance(rest, repeat) and next(rest, _END) is not _END:
+                return InvalidRequest(f"there are more {name}s than payloads")
+    except Exception as error:
+        return error
+    return None
+
+
+def _varies(name: str, value: object) -> bool:
     """Whether there is one for each row."""
-    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+    if name == "headers" and isinstance(value, Mapping):
+        return False
+    return isinstance(value, Iterable) and not isinstance(value, str)
 
 
 def _go_together(one: object, other: object) -> bool:
@@ -111,21 +135,10 @@ def _go_together(one: object, other: object) -> bool:
     return one is other or one == other
 
 
-def _batch(
-    first: int, rows: list[tuple[Any, ...]], varying: Sequence[str], columns: dict[str, Any]
-) -> Iterator[Batch]:
-    """Yield these rows, up to the first one that lacks something."""
+def _batch(first: int, rows: list[tuple[Any, ...]], varying: Iterable[str], columns: dict[str, Any]) -> Batch:
     payloads, *lists = map(list, zip(*rows, strict=True))
-    lacking = [name for name, column in zip(varying, lists, strict=True) if column[-1] is _END]
-    count = len(rows)
-    if lacking:
-        count = next(place for place, row in enumerate(rows) if any(value is _END for value in row))
-        lacking = [name for name, value in zip(varying, rows[count][1:], strict=True) if value is _END]
-    if count:
-        of = columns | {name: column[:count] for name, column in zip(varying, lists, strict=True)}
-        yield Batch(
-            first, payloads[:count], of["due"], of["key"], of["rank"], of["group"], of["headers"], of["expires"],
-            of["max_attempts"],
-        )  # fmt: skip
-    if lacking:
-        raise InvalidRequest(f"row {first + count}: there is a payload, but no {lacking[0]}")
+    of = columns | dict(zip(varying, lists, strict=True))
+    return Batch(
+        first, payloads, of["due"], of["key"], of["rank"], of["group"], of["headers"], of["expires"],
+        of["max_attempts"],
+    )  # fmt: skip

@@ -129,7 +129,8 @@ def held_ends(
 ) -> tuple[Due | Sequence[Due | None] | None, int | Sequence[int | None] | None]:
     """Return how messages end, in what can be iterated more than once."""
     until = list(expires) if isinstance(expires, Iterable) and not isinstance(expires, str) else expires
-    return until, list(max_attempts) if isinstance(max_attempts, Iterable) else max_attempts
+    many = isinstance(max_attempts, Iterable) and not isinstance(max_attempts, str)
+    return until, list(max_attempts) if many else max_attempts  # type: ignore[arg-type,return-value]
 
 
 def _of_array(dues: np.ndarray[Any, Any]) -> list[Any]:
@@ -190,13 +191,13 @@ def end_columns(
     if expires is None and max_attempts is None:
         return _AS_THE_TOPIC_SAYS
     until, most = NO_U64, NO_U16
-    if isinstance(expires, Sequence):
+    if isinstance(expires, Sequence) and not isinstance(expires, str):
         until = np.array(
             [0 if each is None else due_ms(each, mesh_us, "expires") for each in expires], np.uint64
         )
     elif expires is not None:
         until = np.full(rows, due_ms(expires, mesh_us, "expires"), np.uint64)
-    if isinstance(max_attempts, Sequence):
+    if isinstance(max_attempts, Sequence) and not isinstance(max_attempts, str):
         most = np.array([0 if each is None else _attempts(each) for each in max_attempts], np.uint16)
     elif max_attempts is not None:
         most = np.full(rows, _attempts(max_attempts), np.uint16)
