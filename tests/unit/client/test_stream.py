@@ -57,8 +57,17 @@ def test_columns_of_different_lengths_are_refused(
 
 
 def test_rows_before_the_one_that_lacks_something_are_yielded() -> None:
-    cut = batches([b"a", b"b", b"c"], [DUE] * 3, iter(["1", "2"]), expires=DUE + 1)
+    taken = 0
+
+    def rows() -> Iterator[bytes]:
+        nonlocal taken
+        for payload in (b"a", b"b", b"c", b"d"):
+            taken += 1
+            yield payload
+
+    cut = batches(rows(), [DUE] * 4, iter(["1", "2"]), expires=DUE + 1)
     batch = next(cut)
+    assert taken == 3
     assert (batch.payloads, batch.dues, batch.keys) == ([b"a", b"b"], [DUE] * 2, ["1", "2"])
     assert (batch.ranks, batch.expires) == (None, DUE + 1), "what is the same in all rows is not repeated"
     with pytest.raises(InvalidRequest, match="row 2: there is a payload, but no key"):
@@ -71,6 +80,13 @@ def test_a_column_without_an_end_is_not_followed_behind_the_payloads() -> None:
     with pytest.raises(InvalidRequest, match="more dues than payloads"):
         next(cut)
     assert len(list(batches([b"a", b"b"], repeat(DUE)))) == 1, "unless it is the same for all"
+
+
+def test_a_mapping_gives_its_keys_row_by_row_but_as_headers_it_is_for_all_rows() -> None:
+    kept = {f"k{number}": b"x" for number in range(ROWS + 3)}
+    first, second = batches(iter(kept.values()), DUE, kept, headers={"a": "b"})
+    assert (first.keys, second.keys) == (list(kept)[:ROWS], list(kept)[ROWS:])
+    assert second.headers == {"a": "b"}
 
 
 def test_rows_before_an_error_of_an_iterator_are_yielded() -> None:
@@ -116,6 +132,29 @@ def test_the_ids_of_what_is_scheduled_do_not_wait_for_a_slow_source(client: Clie
     with client.producer("departures") as producer:
         next(producer.schedule_stream(rows(), DUE))
     assert drawn == 2 * ROWS + 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [({"expires": ""}, "expires"), ({"max_attempts": ""}, "max_attempts")]
+)
+def test_an_empty_text_is_no_end_of_a_message(client: Client, given: dict[str, Any], said: str) -> None:
+    with client.producer("departures") as producer:
+        for payloads in (iter([b"x"]), [b"x"]):
+            with pytest.raises(InvalidRequest, match=said):
+                producer.schedule_many(payloads, DUE, **given)
+
+
+def test_a_pause_of_who_follows_a_stream_does_not_empty_what_is_under_way() -> None:
+    async def work() -> list[int]:
+        world: Any = World()
+        stream = AsyncStream(world, batches([b"x"] * (40 * ROWS), DUE), (b"", 0), None, None, None)
+        under_way = []
+        async for _ in stream.requests():
+            under_way.append(world.under_way)
+            world.came = True  # while whoever follows it did something else
+        return under_way
+
+    assert min(asyncio.run(work())[:30]) >= 2, "one is sent for each that is answered"
 
 
 def test_a_failure_tells_what_was_sent_and_repeats_it(client: Client, broker: FakeBroker) -> None:
@@ -173,16 +212,16 @@ def test_schedule_many_takes_iterators_and_draws_few_requests_ahead(
     answered: list[int] = []
 
     def rows() -> Iterator[bytes]:
-        for number in range(20 * ROWS + 7):
+        for number in range(rows_wanted):
             drawn.append(number)
-            assert len(drawn) - sum(answered) <= 10 * ROWS + 1
+            assert len(drawn) - sum(answered) <= 33 * ROWS + 1
             yield b"x"
 
     def answer(request: ChangeRequest) -> None:
         answered.append(request.rows)
 
     broker.refuse = answer
-    rows_wanted = 20 * ROWS + 7
+    rows_wanted = 40 * ROWS + 7
     with client.producer("departures") as producer:
         dues = iter(range(DUE, DUE + rows_wanted))
         ids = producer.schedule_many(rows(), dues, keys=map(str, range(rows_wanted)))
@@ -212,6 +251,7 @@ class World:
 
     topic = "departures"
     under_way = most = 0
+    came = False
 
     async def clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
         return lambda: 0
@@ -232,7 +272,7 @@ class World:
             )  # fmt: skip
 
         async def came(self) -> bool:
-            return False
+            return self._world.came
 
         async def answer(self) -> Completed:
             self._world.under_way -= 1

@@ -77,14 +77,11 @@ class AsyncStream:
             the same way.
         """
         under_way: deque[_Sent] = deque()
-        more, fault = True, None
+        more, fault, yielded = True, None, False
         try:
             while more or under_way:
-                if (
-                    more
-                    and self._may_send(under_way)
-                    and not (under_way and await under_way[0].pending.came())
-                ):
+                if more and self._may_send(under_way) and await _draws(under_way, yielded):
+                    yielded = False
                     try:
                         under_way.append(await self._send(next(self._cut)))
                     except StopIteration:
@@ -96,6 +93,7 @@ class AsyncStream:
                     answer = await sent.pending.answer()
                     if not isinstance(answer, Completed) or _is_refused(answer.value):
                         raise await self._failure(sent, answer, under_way)
+                    yielded = True
                     yield answer.value
             if fault is not None:
                 raise fault
@@ -173,6 +171,17 @@ class AsyncStream:
             else:
                 found += part
         return whole(found)
+
+
+async def _draws(under_way: deque[_Sent], yielded: bool) -> bool:
+    """Whether the next batch is drawn before another answer is yielded.
+
+    An answer that is there does not wait for a slow source. But after each one a batch is drawn, or nothing would be
+    under way while a caller works on many answers.
+    """
+    if not under_way or (yielded and len(under_way) > 1):
+        return True
+    return not await under_way[0].pending.came()
 
 
 def _is_refused(call: PartsCall) -> bool:

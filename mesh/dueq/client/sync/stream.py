@@ -78,10 +78,11 @@ class Stream:
             the same way.
         """
         under_way: deque[_Sent] = deque()
-        more, fault = True, None
+        more, fault, yielded = True, None, False
         try:
             while more or under_way:
-                if more and self._may_send(under_way) and not (under_way and under_way[0].pending.came()):
+                if more and self._may_send(under_way) and _draws(under_way, yielded):
+                    yielded = False
                     try:
                         under_way.append(self._send(next(self._cut)))
                     except StopIteration:
@@ -93,6 +94,7 @@ class Stream:
                     answer = sent.pending.answer()
                     if not isinstance(answer, Completed) or _is_refused(answer.value):
                         raise self._failure(sent, answer, under_way)
+                    yielded = True
                     yield answer.value
             if fault is not None:
                 raise fault
@@ -170,6 +172,17 @@ class Stream:
             else:
                 found += part
         return whole(found)
+
+
+def _draws(under_way: deque[_Sent], yielded: bool) -> bool:
+    """Whether the next batch is drawn before another answer is yielded.
+
+    An answer that is there does not wait for a slow source. But after each one a batch is drawn, or nothing would be
+    under way while a caller works on many answers.
+    """
+    if not under_way or (yielded and len(under_way) > 1):
+        return True
+    return not under_way[0].pending.came()
 
 
 def _is_refused(call: PartsCall) -> bool:
