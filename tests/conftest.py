@@ -19,7 +19,7 @@ from xdist.workermanage import WorkerController
 
 SEED_VARIABLE = "STORM_SEED"
 """Not DUEQ_…: brokers, which inherit it too, take those for settings."""
-_TURNS = 12
+_TURNS = 24
 """One in so many of the storms that are run by turns is run, where a mark says nothing else."""
 _WITH_SPARK = "tests/integration/test_spark", "tests/integration/test_campaign"
 _LONG = *_WITH_SPARK, "tests/docs/", "tests/browser/"
@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "by_turns(n=12): one in n of these runs; all with --every-storm, -k or a test's name"
+        "markers", "by_turns(n=24): one in n of these runs; all with --every-storm, -k or a test's name"
     )
     # Here, since processes that run a part of the tests inherit it and must all find the same.
     os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)

@@ -20,7 +20,7 @@ from .proof import is_found
 BUGS = (*STANDING, *WAKING, *HANDLING, *MEMORY, *RULES, *UPGRADING, *KEYS)
 
 
-@pytest.mark.by_turns(20)
+@pytest.mark.by_turns
 @pytest.mark.parametrize("bug", BUGS, ids=attrgetter("name"))
 def test_the_simulator_finds_it_within_its_bound(bug: Bug) -> None:
     is_found(bug)

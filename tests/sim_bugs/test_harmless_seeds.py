@@ -8,7 +8,7 @@ from dueq_chaos.bugs import BUGS
 from dueq_chaos.bugs.finding import is_harmless
 
 
-@pytest.mark.by_turns(20)
+@pytest.mark.by_turns
 @pytest.mark.parametrize("seed", sorted({bug.finders[0] for bug in BUGS.values() if bug.finders}))
 def test_without_a_bug_the_same_seed_reports_nothing(seed: int) -> None:
     assert is_harmless(seed)
