@@ -18,6 +18,8 @@ from dueq.storage.port import StoreFailed as Refused
 _GROUP_MAX = 256
 _PRESSURE_S = 0.01
 _IDLE_S = 0.5
+_BEHIND_S = 0.02
+"""Time between two looks at a store that is behind, while there is nothing to write: inserts wait for it."""
 _WIPE_S = 0.005
 """Time between two steps of a wipe while there is nothing else to write, so that it takes half the disk at most."""
 
@@ -68,8 +70,14 @@ class Writer(Worker):
         """Return the queued writes, waiting a while for some; the lock is held for no longer than it takes to look."""
         with self._ready:
             if not self._orders and not self._stopping:
-                self._ready.wait(_WIPE_S if self._store.wiping() else _IDLE_S)
+                self._ready.wait(self._patience_s())
             return [self._orders.popleft() for _ in range(min(len(self._orders), _GROUP_MAX))]
+
+    def _patience_s(self) -> float:
+        if self._store.wiping():
+            return _WIPE_S
+        behind = self._pressure is not None and self._pressure.inserts_refused == "busy"
+        return _BEHIND_S if behind else _IDLE_S
 
     def _commit(self, group: list[Persist]) -> None:
         began_ns = time.perf_counter_ns()

@@ -164,3 +164,44 @@ def test_what_waits_is_weighed_with_its_columns_and_texts() -> None:
         assert inserts.waiting_bytes - before > 65_536
     assert list(inserts.take(NOW))
     assert inserts.waiting_bytes == 0
+
+
+def at(ms: int) -> Now:
+    """So long after all that was put."""
+    return Now(NOW.wall_us + ms * 1000, NOW.mono_us + ms * 1000)
+
+
+def test_while_the_store_is_behind_inserts_wait_and_then_come_in_order() -> None:
+    inserts = Inserts()
+    inserts.store_behind = True
+    for number, event in enumerate((insert(1), patient(2, route=b"y"), chunk(3))):
+        assert inserts.put(event, NOW) is None, number
+    assert numbers(inserts.take(at(700))) == []
+    inserts.store_behind = False
+    assert inserts.wait_us(at(700)) == 0
+    assert numbers(inserts.take(at(700))) == [1, 2, 3]
+
+
+def test_inserts_wait_for_the_store_no_longer_than_their_clients_wait_for_an_answer() -> None:
+    """Those are for the core to refuse."""
+    inserts = Inserts()
+    inserts.store_behind = True
+    inserts.put(insert(1), NOW)
+    inserts.put(patient(2, route=b"y"), NOW)
+    inserts.put(insert(3), at(100))
+    wait_us = inserts.wait_us(NOW)
+    assert wait_us is not None
+    assert 0 < wait_us < 1_000_000
+    assert numbers(inserts.take(Now(NOW.wall_us, NOW.mono_us + wait_us - 1))) == []
+    assert numbers(inserts.take(Now(NOW.wall_us, NOW.mono_us + wait_us))) == [1, 2]
+    assert inserts.wait_us(Now(NOW.wall_us, NOW.mono_us + wait_us)) == 100_000
+
+
+def test_what_waits_for_store_and_pace_waits_for_both() -> None:
+    inserts = slowed(1_000)
+    inserts.store_behind = True
+    inserts.put(patient(1), NOW)
+    wait_us = inserts.wait_us(NOW)
+    assert wait_us is not None
+    inserts.store_behind = False
+    assert inserts.wait_us(NOW) == wait_us, "the pace is the slower one"
