@@ -9,33 +9,65 @@ from dueq.client.core.ports.timers import Timer
 from dueq.errors import DueqError
 
 
+class Question:
+    """A question to a leader, and what has come in answer to it.
+
+    Attributes:
+        attach: its number.
+        pushes: numbers of its pushes that have arrived whole.
+        sent: how many the leader has said that there were; -1: it has not ended.
+    """
+
+    def __init__(self, attach: int = 0) -> None:
+        self.attach = attach
+        self.pushes: set[int] = set()
+        self.sent = -1
+
+    @property
+    def is_answered(self) -> bool:
+        """It has ended, and nothing is missing."""
+        return 0 <= self.sent <= len(self.pushes)
+
+
 class Asked:
     """One leader that was asked.
 
     Attributes:
-        attach: number of the present question.
-        begun_us: when it left (mono).
+        question: the present one.
+        before: the one before that.
+        begun_us: when the present question left (mono).
         link: by which it went; 0: by none.
         wait_us: how long the leader waits for a message, from `begun_us`.
         until_us: how long it waits (mono), as far as it has confirmed it.
         credit: messages that were asked for.
-        pushes: numbers of the pushes of this question that have arrived whole.
-        sent: how many the leader has said that there were; -1: it has not ended.
         heard: it has said of the present question that it waits.
     """
 
     def __init__(self, leader: str, wait_us: int, credit: int) -> None:
         self.leader, self.wait_us, self.credit = leader, wait_us, credit
-        self.attach = self.begun_us = self.until_us = self.link = 0
-        self.pushes: set[int] = set()
-        self.sent = -1
+        self.question = self.before = Question()
+        self.begun_us = self.until_us = self.link = 0
         self.heard = False
         self.timer: Timer | None = None
 
     @property
+    def attach(self) -> int:
+        """Number of the present question."""
+        return self.question.attach
+
+    def numbered(self, attach: int) -> Question | None:
+        """Return the present question or the one before, if this is its number."""
+        return next((each for each in (self.question, self.before) if each.attach == attach), None)
+
+    def ask(self, attach: int) -> None:
+        """Put the question anew."""
+        self.before, self.question = self.question, Question(attach)
+        self.heard = False
+
+    @property
     def waits(self) -> bool:
         """It was asked to wait, and has not ended."""
-        return self.wait_us > 0 and self.sent < 0 and self.link > 0
+        return self.wait_us > 0 and self.question.sent < 0 and self.link > 0
 
     def waits_until(self, until_us: int) -> None:
         """The leader has confirmed that it waits."""

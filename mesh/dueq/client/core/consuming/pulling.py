@@ -6,7 +6,8 @@ call, and the others are told that nobody waits any more. Messages that they sen
 counted. A leader that has ended while others still wait is asked again. Who waits for long is listed (`waiting`).
 
 An answer that is lost is repaired by asking again with a larger `attach` and what has arrived: the leader pushes the
-rest under the same tokens, a new leader too.
+rest under the same tokens, a new leader too. If the answer comes nevertheless, and whole, it ends the call. Else it
+would lie here for seconds, while an earlier pull of the same name may settle what is in it.
 """
 
 from __future__ import annotations
@@ -160,10 +161,8 @@ class Pulling:
         pulling.asked[asked.leader] = asked
         pulling.attaches += 1
         self._order(pulling)
-        asked.attach, asked.begun_us, asked.until_us = pulling.attaches, now_us, now_us + asked.wait_us
-        asked.pushes.clear()
-        asked.sent = -1
-        asked.heard = False
+        asked.ask(pulling.attaches)
+        asked.begun_us, asked.until_us = now_us, now_us + asked.wait_us
         link = self._links.route(asked.leader, avoid=asked.link)
         # A leader that has just answered by this link does not say that it waits.
         goes_on = link is not None and pulling.answered.pop(asked.leader, 0) == link.number and not asked.link
@@ -208,7 +207,7 @@ class Pulling:
             return
         self._waiting.in_trouble(pulling)
         self._directory.refresh(pulling.event.topic)
-        if self._context.mono_us >= pulling.until_us and not asked.pushes and not pulling.got:
+        if self._context.mono_us >= pulling.until_us and not asked.question.pushes and not pulling.got:
             self._ended(pulling, asked)
             return
         self.ask_again(pulling, asked)
@@ -227,7 +226,10 @@ class Pulling:
             return
         pulling = self._open[reply.consumer_id]
         asked = pulling.asked.get(reply.leader or link.broker_id)
-        if pulling.over or asked is None or reply.attach != asked.attach:
+        if pulling.over or asked is None:
+            return
+        if reply.attach != asked.attach:
+            self._replied_late(pulling, asked, reply)
             return
         code = reply.code
         if code is Code.OK:
@@ -235,7 +237,7 @@ class Pulling:
             self._clock(asked.leader).answered(asked.begun_us, reply.incarnation, reply.mono_us)
             if reply.ended:
                 pulling.answered[asked.leader] = asked.link
-                asked.sent = reply.push_sent
+                asked.question.sent = reply.push_sent
                 self._maybe_ended(pulling, asked)
             else:
                 asked.heard = True
@@ -243,6 +245,17 @@ class Pulling:
                 asked.set_timer(self._context.after(max(after_us, 0), lambda: self._silent(pulling, asked)))
         else:
             self.refused(pulling, asked, code, reply.text)
+
+    def _replied_late(self, pulling: PullCall, asked: Asked, reply: ConsumerReply) -> None:
+        """A leader has answered the question before the present one: what has come whole need not wait for more."""
+        if reply.attach == asked.before.attach and reply.code is Code.OK and reply.ended:
+            asked.before.sent = reply.push_sent
+            self._maybe_answered_late(pulling, asked)
+
+    def _maybe_answered_late(self, pulling: PullCall, asked: Asked | None) -> None:
+        if asked is not None and asked.before.is_answered:
+            self._give_back_over(pulling)
+            self._complete_late(pulling)
 
     def refused(self, pulling: PullCall, asked: Asked, code: Code, text: str) -> None:
         """A leader lets the pull not wait."""
@@ -266,7 +279,8 @@ class Pulling:
         pulling = self._open[push.consumer_id]
         leader = push.leader or link.broker_id
         asked = pulling.asked.get(leader)
-        present = asked is not None and asked.attach == push.attach
+        question = asked.numbered(push.attach) if asked is not None else None
+        present = asked is not None and question is asked.question
         since_us = asked.begun_us if asked is not None and present else pulling.begun_us
         at_us = self._clock(leader).instant_us(push.incarnation, push.mono_us)
         released_us = since_us if at_us is None else max(at_us, since_us)
@@ -279,11 +293,13 @@ class Pulling:
             return
         pulling.got += fresh
         self._give_back_over(pulling)
+        if question is not None and complete:
+            question.pushes.add(push.number)
         if asked is not None and present and complete:
-            asked.pushes.add(push.number)
             self._maybe_ended(pulling, asked)
         elif fresh and not present:  # of a question that may get no answer any more
             self._context.after(PATIENCE_US, lambda: self._complete_late(pulling))
+            self._maybe_answered_late(pulling, asked)
 
     def chunk_pushed(self, chunk: PushChunk, body: bytes | memoryview) -> None:
         """A part of a long payload has come."""
@@ -311,9 +327,9 @@ class Pulling:
         return self._clocks.setdefault(leader, LeaderClock())
 
     def _maybe_ended(self, pulling: PullCall, asked: Asked) -> None:
-        if asked.sent < 0:
+        if asked.question.sent < 0:
             return
-        if len(asked.pushes) >= asked.sent:
+        if asked.question.is_answered:
             self._ended(pulling, asked)
             return
 

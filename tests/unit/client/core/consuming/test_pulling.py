@@ -507,3 +507,51 @@ def test_what_came_for_an_older_question_is_handed_over_though_others_wait_on() 
         for frame in listed:
             done += confirm(stage, frame)
     assert answer(done) == [b"x"]
+
+
+def asked_twice(stage: Stage) -> tuple[ConsumerFrame, ConsumerFrame]:
+    """A question that was repeated after a second of silence, and the repetition."""
+    first = pull(stage, count=2, wait_ms=3_000)
+    [again] = pulls_in(stage.run_until(stage.ms + 1_100))
+    assert again.attach > first.attach
+    return first, again
+
+
+def test_a_whole_answer_to_the_question_before_is_one_too() -> None:
+    """It lay with the client for three seconds; meanwhile a pull of the same name could settle what it held."""
+    stage = staged("a")
+    first, _ = asked_twice(stage)
+    assert not of(bring(stage, first, b"x"), Completed)
+    assert answer(stage.receive("a", end(first, pushes=1))) == [b"x"]
+
+
+@pytest.mark.parametrize("ended_first", [True, False])
+def test_what_is_missing_of_the_question_before_is_waited_for(ended_first: bool) -> None:
+    stage = staged("a")
+    first, _ = asked_twice(stage)
+    steps = [
+        lambda: bring(stage, first, b"x"),
+        lambda: bring(stage, first, b"y", number=2, sequence=51),
+        lambda: stage.receive("a", end(first, pushes=2)),
+    ]
+    for step in (steps.pop(), *steps[:-1]) if ended_first else steps[:-1]:
+        assert not of(step(), Completed)
+    assert answer(steps[-1]()) == [b"x", b"y"]
+
+
+def test_what_came_before_it_was_asked_again_belongs_to_the_question_before() -> None:
+    stage = staged("a")
+    first = pull(stage, count=2, wait_ms=3_000)
+    bring(stage, first, b"x")
+    [again] = pulls_in(stage.run_until(stage.ms + 1_100))
+    assert again.held_sequence.tolist() == [50]
+    assert answer(stage.receive("a", end(first, pushes=1))) == [b"x"]
+
+
+def test_nothing_was_no_answer_to_the_question_before() -> None:
+    """The present one waits."""
+    stage = staged("a")
+    first, again = asked_twice(stage)
+    assert not of(stage.receive("a", end(first)), Completed)
+    bring(stage, again, b"x")
+    assert answer(stage.receive("a", end(again, pushes=1))) == [b"x"]
