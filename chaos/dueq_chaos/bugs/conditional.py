@@ -131,5 +131,19 @@ CONDITIONAL: Final = (
         seeds=0,
         finders=(92000001, 92000005),
     ),
+    Bug(
+        "whole-late-answer-ignored",
+        "A client that has asked again keeps the whole answer to its first question for seconds.",
+        "a duplicate after a retry: the answer to the first attempt was only late",
+        (
+            change(
+                "client.core.consuming.pulling:Pulling._replied_late",
+                "if reply.attach == asked.before.attach",
+                "if False",
+            ),
+        ),
+        seeds=0,
+        finders=(92020993,),
+    ),
 )
 """All of them."""
