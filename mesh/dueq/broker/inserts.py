@@ -3,8 +3,7 @@
 Acks, leases, heartbeats and replication take part in the turn that reads them. Inserts come in bulk. They
 share a bounded part of each turn, oldest first, and wait in a bounded queue; beyond that they are refused
 with BUSY. Inserts that are due much later are admitted no faster than `pacing` allows, and later requests
-on the same connection stay behind them. While the store is behind with its compactions all of them wait for
-it: to refuse them would cost as much as to take them, and their clients would send them again.
+on the same connection stay behind them.
 """
 
 from __future__ import annotations
@@ -35,8 +34,6 @@ _PATIENT_MS: Final = 10_000
 """Rows that are due later than this from now can be delayed without harm."""
 _PATIENCE_S: Final = 0.5
 """Longest wait here for the pace; clients ask again after a second."""
-_BEHIND_US: Final = 750_000
-"""Longest wait here for the store: what waits longer is handed on, and refused. Clients ask again after a second."""
 _NEVER_MS: Final = np.uint64((1 << 64) - 1)
 
 Refusal = tuple[bytes, ChangeReply | ChunkReply]
@@ -48,7 +45,6 @@ class _Waiting(NamedTuple):
     event: ClientFrameReceived
     rows: int
     weight: int
-    came_us: int
 
 
 class Inserts:
@@ -58,7 +54,6 @@ class Inserts:
         waiting_bytes: their weight, payloads included.
         pace: how fast rows that are due much later are let in.
         held_up: requests that came when the pace let nothing more in.
-        store_behind: the store waits for its compactions.
     """
 
     def __init__(self) -> None:
@@ -71,7 +66,6 @@ class Inserts:
         self.waiting_bytes = 0
         self.pace = Pace()
         self.held_up = 0
-        self.store_behind = False
 
     def put(self, event: Event, now: Now) -> Refusal | None:
         """Queue an insert or chunk; returns the refusal when there is no room for it, or no hope of its turn soon.
@@ -89,7 +83,7 @@ class Inserts:
                 message,
                 f"more than {limits.INSERTS_WAITING_BYTES_MAX >> 20} MiB of inserts wait at this broker",
             )
-        waiting = _Waiting(next(self._numbers), event, rows, weight, now.mono_us)
+        waiting = _Waiting(next(self._numbers), event, rows, weight)
         if identity in self._behind or _is_patient(message, now):
             if self.pace.wait_us(now.mono_us):
                 self.held_up += 1
@@ -118,12 +112,11 @@ class Inserts:
 
     def _next(self, now: Now) -> _Waiting | None:
         """Take out the oldest, passing over the patient while they have to wait."""
-        prompt = self._prompt and not self._held_us(self._prompt, now)
-        if self._patient and not self._patient_us(now):
-            older = not prompt or self._patient[0].number < self._prompt[0].number
+        if self._patient and not self.pace.wait_us(now.mono_us):
+            older = not self._prompt or self._patient[0].number < self._prompt[0].number
             if older:
                 return self._take_patient(now)
-        return self._prompt.popleft() if prompt else None
+        return self._prompt.popleft() if self._prompt else None
 
     def _take_patient(self, now: Now) -> _Waiting:
         taken = self._patient.popleft()
@@ -137,20 +130,9 @@ class Inserts:
 
     def wait_us(self, now: Now) -> int | None:
         """Return for how long nothing can be taken; 0: something can; None: nothing waits."""
-        waits_us = []
         if self._prompt:
-            waits_us.append(self._held_us(self._prompt, now))
-        if self._patient:
-            waits_us.append(self._patient_us(now))
-        return min(waits_us, default=None)
-
-    def _patient_us(self, now: Now) -> int:
-        """Return for how long the first of the patient has to wait."""
-        return max(self._held_us(self._patient, now), self.pace.wait_us(now.mono_us))
-
-    def _held_us(self, line: deque[_Waiting], now: Now) -> int:
-        """Return for how long the first of a line has to wait for the store."""
-        return max(line[0].came_us + _BEHIND_US - now.mono_us, 0) if self.store_behind else 0
+            return 0
+        return self.pace.wait_us(now.mono_us) if self._patient else None
 
 
 def _is_patient(message: object, now: Now) -> bool:

@@ -31,7 +31,7 @@ from dueq.core.ports.effects import (
     SendClient,
     SendPeer,
 )
-from dueq.core.ports.events import Event, PeerFrameReceived, Persisted, StorePressure
+from dueq.core.ports.events import Event, PeerFrameReceived, Persisted
 from dueq.core.ports.membership import CoordinatorOrder
 from dueq.core.ports.persistence import StoreRead
 from dueq.core.turn.metrics import Histogram
@@ -194,11 +194,7 @@ class Loop:
         """Collect this turn's events: urgent ones first, then a share of the inserts."""
         events, self._lost = self._lost, []
         if self._waiter.may_be_ready(self._inbox.fileno()):
-            came = self._inbox.take()
-            for event in came:
-                if isinstance(event, StorePressure):
-                    self.inserts.store_behind = event.inserts_refused == "busy"
-            events += came
+            events += self._inbox.take()
         for event in self._sockets.receive():
             if not is_insert(event):
                 events.append(event)

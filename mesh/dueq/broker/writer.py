@@ -19,7 +19,7 @@ _GROUP_MAX = 256
 _PRESSURE_S = 0.01
 _IDLE_S = 0.5
 _BEHIND_S = 0.02
-"""Time between two looks at a store that is behind, while there is nothing to write: inserts wait for it."""
+"""Time between two looks at a store that is behind, while there is nothing to write: inserts are refused meanwhile."""
 _WIPE_S = 0.005
 """Time between two steps of a wipe while there is nothing else to write, so that it takes half the disk at most."""
 

@@ -29,7 +29,6 @@ from dueq.core.ports.events import (
     Persisted,
     Route,
     RouteLost,
-    StorePressure,
 )
 from dueq.core.ports.membership import ReadNode
 from dueq.core.ports.persistence import CreatePartition, ReadLog
@@ -259,39 +258,6 @@ def test_a_heap_of_inserts_leaves_the_turn_to_what_comes_after_it() -> None:
     inserts = inserts_of(core)
     assert [number for turn in inserts for number in turn] == list(range(1, 13))
     assert max(map(len, inserts)) <= 4
-
-
-def test_inserts_wait_while_the_store_is_behind_and_nothing_else_does() -> None:
-    core, stopped = TellingCore(answering), read_clocks()
-    running = RunningLoop(core, clocks=lambda: stopped)
-    due, size = np.zeros(1, np.uint64), np.zeros(1, np.uint32)
-    one = ChangeRequest(1, RecordKind.INSERT, "t", 1, bytes(16), 1, 0, due=due, size=size, crc=size)
-    with RawClient(running.endpoint) as client, running:
-        running.inbox.put(StorePressure("busy", False))
-        client.say(one, [b""])
-        client.say(MetadataRequest(2))
-        assert client.hear() == MetadataReply(2, Code.OK)
-        assert not any(inserts_of(core))
-        running.inbox.put(StorePressure("", False))
-        while not any(inserts_of(core)):
-            client.say(MetadataRequest(3))
-            client.hear()
-    told = [event for event in core.events if isinstance(event, StorePressure)]
-    assert [event.inserts_refused for event in told] == ["busy", ""], "the core is told of it, too"
-
-
-def test_a_full_disk_holds_no_insert_back() -> None:
-    """The core says what is wrong."""
-    core, stopped = TellingCore(answering), read_clocks()
-    running = RunningLoop(core, clocks=lambda: stopped)
-    due, size = np.zeros(1, np.uint64), np.zeros(1, np.uint32)
-    one = ChangeRequest(1, RecordKind.INSERT, "t", 1, bytes(16), 1, 0, due=due, size=size, crc=size)
-    with RawClient(running.endpoint) as client, running:
-        running.inbox.put(StorePressure("disk_full", False))
-        client.say(one, [b""])
-        while not any(inserts_of(core)):
-            client.say(MetadataRequest(2))
-            client.hear()
 
 
 def test_where_turns_are_so_long_that_pushes_are_late_a_load_for_later_is_slowed() -> None:

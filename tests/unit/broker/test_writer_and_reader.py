@@ -121,7 +121,7 @@ def test_the_state_of_the_disk_is_said_before_the_first_commit(disk: Disk) -> No
 def test_a_store_that_is_behind_is_looked_at_again_soon_though_nothing_is_written(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Inserts wait for it, and so nothing else makes the writer look."""
+    """Inserts are refused meanwhile, and so there may be nothing else that makes the writer look."""
     states = [Pressure("busy", False)] * 100 + [Pressure("", False)]
     monkeypatch.setattr(disk.store, "pressure", lambda: states.pop(0) if len(states) > 1 else states[0])
     writer = Writer(disk.store, disk.inbox)
