@@ -7,7 +7,8 @@ counted. A leader that has ended while others still wait is asked again. Who wai
 
 An answer that is lost is repaired by asking again with a larger `attach` and what has arrived: the leader pushes the
 rest under the same tokens, a new leader too. If the answer comes nevertheless, and whole, it ends the call. Else it
-would lie here for seconds, while an earlier pull of the same name may settle what is in it.
+would lie here for seconds, while an earlier pull of the same name may settle what is in it. What is late is not handed
+over if a later pull of the same name has asked, which may have it by now; of one in another process nothing is known.
 """
 
 from __future__ import annotations
@@ -248,13 +249,12 @@ class Pulling:
 
     def _replied_late(self, pulling: PullCall, asked: Asked, reply: ConsumerReply) -> None:
         """A leader has answered the question before the present one: what has come whole need not wait for more."""
-        if reply.attach == asked.before.attach and reply.code is Code.OK and reply.ended:
+        if reply.attach == asked.before.attach and reply.code is Code.OK and reply.ended and reply.push_sent:
             asked.before.sent = reply.push_sent
             self._maybe_answered_late(pulling, asked)
 
     def _maybe_answered_late(self, pulling: PullCall, asked: Asked | None) -> None:
         if asked is not None and asked.before.is_answered:
-            self._give_back_over(pulling)
             self._complete_late(pulling)
 
     def refused(self, pulling: PullCall, asked: Asked, code: Code, text: str) -> None:
@@ -297,8 +297,9 @@ class Pulling:
             question.pushes.add(push.number)
         if asked is not None and present and complete:
             self._maybe_ended(pulling, asked)
-        elif fresh and not present:  # of a question that may get no answer any more
-            self._context.after(PATIENCE_US, lambda: self._complete_late(pulling))
+        elif not present:
+            if fresh:  # of a question that may get no answer any more
+                self._context.after(PATIENCE_US, lambda: self._complete_late(pulling))
             self._maybe_answered_late(pulling, asked)
 
     def chunk_pushed(self, chunk: PushChunk, body: bytes | memoryview) -> None:
@@ -359,8 +360,16 @@ class Pulling:
     # -------------------------------------------------------------- ends
 
     def _complete_late(self, pulling: PullCall) -> None:
-        if pulling.got and not pulling.over:
+        """Hand over what came for an earlier question, unless it may belong to a later pull of the name by now."""
+        self._give_back_over(pulling)
+        if pulling.got and not pulling.over and not self._is_followed(pulling):
             self._complete(pulling)
+
+    def _is_followed(self, pulling: PullCall) -> bool:
+        holder, order = pulling.event.holder, pulling.order
+        return bool(holder) and any(
+            other.event.holder == holder and other.order > order for other in self._open.values()
+        )
 
     def _give_back_over(self, pulling: PullCall) -> None:
         """A lease that is over is never handed out: by now another may have its message."""

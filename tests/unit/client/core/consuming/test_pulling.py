@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 
 import numpy as np
@@ -56,7 +57,12 @@ def end(frame: ConsumerFrame, pushes: int = 0, code: Code = Code.OK, *, ended: b
 
 
 def bring(
-    stage: Stage, frame: ConsumerFrame, *payloads: bytes, number: int = 1, sequence: int = 50
+    stage: Stage,
+    frame: ConsumerFrame,
+    *payloads: bytes,
+    number: int = 1,
+    sequence: int = 50,
+    left_ms: int = 30_000,
 ) -> list[Effect]:
     uid = next(uid for uid, leader in stage.leaders.items() if leader == frame.leader)
     message, body = push(
@@ -67,6 +73,7 @@ def bring(
         uid=uid,
         consumer_id=frame.consumer_id,
         sequence=sequence,
+        left_ms=left_ms,
         life=LIFE,
         mono_us=int(stage.ms * 1000),
     )
@@ -548,10 +555,49 @@ def test_what_came_before_it_was_asked_again_belongs_to_the_question_before() ->
     assert answer(stage.receive("a", end(first, pushes=1))) == [b"x"]
 
 
-def test_nothing_was_no_answer_to_the_question_before() -> None:
-    """The present one waits."""
+def test_a_repeated_push_completes_the_question_before_too() -> None:
+    """The present question has brought the message already; its end is lost."""
+    stage = staged("a")
+    first, again = asked_twice(stage)
+    bring(stage, first, b"x")
+    bring(stage, again, b"y", sequence=51)
+    assert not of(stage.receive("a", end(first, pushes=2)), Completed)
+    assert answer(bring(stage, first, b"y", number=2, sequence=51)) == [b"x", b"y"]
+
+
+def test_nothing_is_no_answer_to_the_question_before() -> None:
+    """A part of the present answer has come, and its end has not."""
     stage = staged("a")
     first, again = asked_twice(stage)
     assert not of(stage.receive("a", end(first)), Completed)
     bring(stage, again, b"x")
-    assert answer(stage.receive("a", end(again, pushes=1))) == [b"x"]
+    assert not of(stage.receive("a", end(first)), Completed)
+    bring(stage, again, b"y", number=2, sequence=51)
+    assert answer(stage.receive("a", end(again, pushes=2))) == [b"x", b"y"]
+
+
+def test_what_a_later_pull_of_the_name_may_have_is_not_handed_over() -> None:
+    """The leader has brought it back for the later one, and is about to say so to this one."""
+    stage = staged("a")
+    at_us = stage.at_us(stage.ms + 20_000)
+    named = events.Pull(CALL, at_us, TOPIC, 2, 3_000_000, 30_000, 1 << 20, b"n" * 16, [])
+    effects = stage.step(named)
+    [first] = pulls_in(effects + stage.answer_metadata(effects))
+    [_] = pulls_in(stage.run_until(stage.ms + 1_100))
+    effects = stage.step(dataclasses.replace(named, call=CALL + 1))
+    [later] = pulls_in(effects)
+    assert answer([*bring(stage, later, b"x"), *stage.receive("a", end(later, pushes=1))]) == [b"x"]
+    effects = [*bring(stage, first, b"x"), *stage.receive("a", end(first, pushes=1))]
+    effects += stage.run_until(stage.ms + 3_500)
+    assert not of(effects, Completed)
+
+
+def test_what_came_late_and_whose_lease_is_over_ends_no_call() -> None:
+    stage = staged("a")
+    at_us = stage.at_us(stage.ms + 20_000)
+    effects = stage.step(events.Pull(CALL, at_us, TOPIC, 2, 15_000_000, 2_000, 1 << 20, b"", []))
+    [first] = pulls_in(effects + stage.answer_metadata(effects))
+    [again] = pulls_in(stage.run_until(stage.ms + 1_100))
+    stage.receive("a", end(again, ended=False))
+    bring(stage, first, b"x", left_ms=2_000)
+    assert not of(stage.run_until(stage.ms + 4_000), Completed)
