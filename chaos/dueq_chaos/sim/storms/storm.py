@@ -223,10 +223,12 @@ class Storm:
             lambda: mesh.whole() and mesh.quiet() and mesh.linked(), _QUIET_US, _LOOK_US
         )
         workload.traffic.bring_near()
+        late_ms = recurring.late_by_ms(mesh, self.invariants.ledger.naive)
         mesh.world.run(5_000_000)
         unreceived = punctuality.unreceived(mesh, self.invariants.ledger, workload.consumers)
         if whole and mesh.whole():
-            unreceived += recurring.overdue(mesh, self.invariants.ledger.naive)
+            naive_of = self.invariants.ledger.naive
+            unreceived += recurring.overdue(late_ms, recurring.late_by_ms(mesh, naive_of))
             unreceived += mortals.kept_too_long(mesh, self.invariants.ledger.naive)
         workload.end_recurrences()
         workload.calm()

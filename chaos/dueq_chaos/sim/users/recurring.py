@@ -133,12 +133,24 @@ class RecurringUser:
 # ---------------------------------------------------------------- what must hold
 
 
-def overdue(mesh: SimMesh, naive_of: Callable[[int], Naive]) -> list[str]:
-    """Return the ticks that have long come, and no message has, while nothing is wrong."""
+def late_by_ms(mesh: SimMesh, naive_of: Callable[[int], Naive]) -> dict[str, int]:
+    """Return how long ago the ticks came for which recurrences wait, by what names them; less than 0: they come."""
     now_ms = mesh.world.wall_us // 1000
-    return [
-        f"recurrence {name} of p{uid} waits for {each.next} since {now_ms - each.next} ms"
+    return {
+        f"recurrence {name} of p{uid}": now_ms - each.next
         for uid in mesh.coordinator.nodes
         for name, each in naive_of(uid).recurrences.by_name.items()
-        if each.next and each.next < now_ms - _OVERDUE_MS
+        if each.next
+    }
+
+
+def overdue(before: dict[str, int], after: dict[str, int]) -> list[str]:
+    """Return the recurrences whose next tick has long come, and no message has, while nothing is wrong.
+
+    One that is less late than it was makes up for missed ticks, one after the other.
+    """
+    return [
+        f"{name} waits for a tick of {late_ms} ms ago"
+        for name, late_ms in after.items()
+        if late_ms > _OVERDUE_MS and late_ms >= before.get(name, 0)
     ]
