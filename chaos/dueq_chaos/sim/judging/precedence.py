@@ -53,7 +53,10 @@ class Precedence:
             return ""
         naive = self._ledger.naive(uid)
         if naive.applied != partition.timeline.applied:
-            return ""  # it leads no more, and does not know it; its proposals come to nothing
+            # It leads no more, and does not know it; or its state waits for the disk.
+            if looked_to != end:
+                self._rounds.forget(broker, uid)
+            return ""
         entries = [replica.log.get(at) for at in range(naive.applied + 1, end + 1)]
         pending = [entry.record for entry in entries if entry is not None]
         fresh = [record for record in pending if record.sequence > looked_to]

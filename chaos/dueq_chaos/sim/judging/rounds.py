@@ -3,7 +3,8 @@
 On each level, while a group has a ready message that could be leased, another group is leased at most as many messages
 as its weight. So the first message of a group waits for no more messages than the sum of the weights. Turns are the
 leader's: they begin anew with each leadership, and whenever a leader makes its queue anew. While a ready message may be
-only on the disk, nothing is counted. The messages of one LEASE are leased together, in any order.
+only on the disk, nothing is counted; nor across a LEASE that could not be looked at. The messages of one LEASE are
+leased together, in any order.
 """
 
 from __future__ import annotations
@@ -89,6 +90,11 @@ class Rounds:
         elif len(seen.waiting) < len(seen.able):
             seen.waiting = {child: seen.waiting.get(child) or Counter() for child in seen.able}
         return wrong
+
+    def forget(self, broker: str, uid: int) -> None:
+        """Begin to count anew: the leader may have leased what cannot be looked at."""
+        if seen := self._leaderships.get((broker, uid)):
+            seen.waiting.clear()
 
     def _count(self, seen: _Leadership, naive: Naive, fresh: Iterable[Record]) -> str:
         for record in fresh:
