@@ -88,9 +88,7 @@ class PullCall:
         name: of the pull, 16 bytes.
         order: of a pull by name: larger than that of an earlier one of the same name; 0: it has not asked yet.
         asked: leaders that have not ended.
-        leaders: of a pull by name: all that it has asked.
         left: leaders that are still to be asked for what is ready.
-        left_to_later: leaders that a later pull of its name has asked: what they send is that one's.
         answered: leaders that have ended their last answer, and the number of the link.
         heard: some leader has answered.
         over: the call is answered; what comes is given back.
@@ -104,10 +102,7 @@ class PullCall:
         self.asked: dict[str, Asked] = {}
         self.left: list[str] = []
         self.answered: dict[str, int] = {}
-        self.leaders: set[str] = set()
-        self.left_to_later: set[str] = set()
         self.got: list[Delivery] = []
-        self._sources: dict[int, str] = {}
         self.attaches = self.order = 0
         self.heard = self.over = self.followed = False
         self.refusal: DueqError | None = None
@@ -116,13 +111,3 @@ class PullCall:
     def left_us(self, now_us: int) -> int:
         """How long the caller waits for a message from now on."""
         return max(self.until_us - now_us, 0)
-
-    def took(self, leader: str, deliveries: list[Delivery]) -> None:
-        """These have come from that leader."""
-        self.got += deliveries
-        self._sources.update((delivery.uid, leader) for delivery in deliveries)
-
-    def leave(self, leader: str) -> None:
-        """What has come from that leader, and what still comes, is a later pull's."""
-        self.left_to_later.add(leader)
-        self.got = [delivery for delivery in self.got if self._sources[delivery.uid] != leader]

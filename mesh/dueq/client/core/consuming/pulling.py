@@ -7,11 +7,8 @@ counted. A leader that has ended while others still wait is asked again. Who wai
 
 An answer that is lost is repaired by asking again with a larger `attach` and what has arrived: the leader pushes the
 rest under the same tokens, a new leader too. If the answer comes nevertheless, and whole, it ends the call. Else it
-would lie here for seconds, while an earlier pull of the same name may settle what is in it.
-
-Once a later pull of the same name has asked a leader, what an earlier one gets from it is the later one's, to which the
-leader brings it again under the same tokens. It is neither handed over nor given back. Of pulls of other processes
-nothing is known.
+would lie here for seconds, while an earlier pull of the same name may settle what is in it. What is late is not handed
+over if a later pull of the same name has asked, which may have it by now; of one in another process nothing is known.
 """
 
 from __future__ import annotations
@@ -67,7 +64,6 @@ class Pulling:
         self._open: dict[bytes, PullCall] = {}
         self._by_call: dict[int, PullCall] = {}
         self._unordered: dict[bytes, PullCall] = {}  # those by a name that have asked nobody yet, in order
-        self._latest: dict[tuple[bytes, str], PullCall] = {}  # by name and leader
         self._clocks: dict[str, LeaderClock] = {}
         self._count = self._ordered = 0
         name = hashlib.blake2b(context.client_id, digest_size=16, person=b"dueq.waiting").digest()
@@ -166,7 +162,6 @@ class Pulling:
         pulling.asked[asked.leader] = asked
         pulling.attaches += 1
         self._order(pulling)
-        self._follow(pulling, asked.leader)
         asked.ask(pulling.attaches)
         asked.begun_us, asked.until_us = now_us, now_us + asked.wait_us
         link = self._links.route(asked.leader, avoid=asked.link)
@@ -197,18 +192,6 @@ class Pulling:
         while pulling.name in self._unordered:
             first = self._unordered.pop(next(iter(self._unordered)))
             first.order = first.event.order or self._next_order()
-
-    def _follow(self, pulling: PullCall, leader: str) -> None:
-        """Of pulls by one name the latest gets what the leader has."""
-        if not pulling.event.holder:
-            return
-        pulling.leaders.add(leader)
-        latest = self._latest.setdefault((pulling.event.holder, leader), pulling)
-        if latest.order < pulling.order:
-            self._latest[pulling.event.holder, leader] = pulling
-            latest.leave(leader)
-        elif latest.order > pulling.order:
-            pulling.leave(leader)
 
     def _next_order(self) -> int:
         instant_us = self._context.clock.mesh_us(self._context.now)
@@ -302,15 +285,13 @@ class Pulling:
         at_us = self._clock(leader).instant_us(push.incarnation, push.mono_us)
         released_us = since_us if at_us is None else max(at_us, since_us)
         fresh, damaged, complete = pulling.arrivals.push(push, body, released_us)
-        if leader in pulling.left_to_later:
-            fresh = damaged = []
         if damaged:
             self._settle(pulling, RecordKind.NACK, damaged, DAMAGED_DELAY_MS)
         if pulling.over:
             if not pulling.followed:
                 self._settle(pulling, RecordKind.RELEASE, fresh)
             return
-        pulling.took(leader, fresh)
+        pulling.got += fresh
         self._give_back_over(pulling)
         if question is not None and complete:
             question.pushes.add(push.number)
@@ -379,10 +360,16 @@ class Pulling:
     # -------------------------------------------------------------- ends
 
     def _complete_late(self, pulling: PullCall) -> None:
-        """Hand over what came for an earlier question."""
+        """Hand over what came for an earlier question, unless it may belong to a later pull of the name by now."""
         self._give_back_over(pulling)
-        if pulling.got and not pulling.over:
+        if pulling.got and not pulling.over and not self._is_followed(pulling):
             self._complete(pulling)
+
+    def _is_followed(self, pulling: PullCall) -> bool:
+        holder, order = pulling.event.holder, pulling.order
+        return bool(holder) and any(
+            other.event.holder == holder and other.order > order for other in self._open.values()
+        )
 
     def _give_back_over(self, pulling: PullCall) -> None:
         """A lease that is over is never handed out: by now another may have its message."""
@@ -439,9 +426,6 @@ class Pulling:
 
     def _forget(self, pulling: PullCall) -> None:
         self._open.pop(pulling.name, None)
-        for leader in pulling.leaders:
-            if self._latest.get((pulling.event.holder, leader)) is pulling:
-                del self._latest[pulling.event.holder, leader]
 
     def _settle(
         self, pulling: PullCall, kind: RecordKind, deliveries: Sequence[Delivery], amount_ms: int = 0

@@ -592,67 +592,6 @@ def test_what_a_later_pull_of_the_name_may_have_is_not_handed_over() -> None:
     assert not of(effects, Completed)
 
 
-def follow(stage: Stage, first: ConsumerFrame, wait_ms: int = 0) -> ConsumerFrame:
-    """Begin a later pull by the name of `first`; returns its question to the same leader."""
-    at_us = stage.at_us(stage.ms + 60_000)
-    later = events.Pull(CALL + 1, at_us, TOPIC, 1, wait_ms * 1000, 30_000, 1 << 20, first.holder, [])
-    return next(frame for frame in pulls_in(stage.step(later)) if frame.leader == first.leader)
-
-
-def test_nor_when_the_caller_s_time_is_over() -> None:
-    """A part has come. The other pull gets it too, and may have settled it by then."""
-    stage = staged("a")
-    first = named(stage, CALL)
-    bring(stage, first, b"x")
-    later = follow(stage, first)
-    assert answer([*bring(stage, later, b"x"), *stage.receive("a", end(later, pushes=1))]) == [b"x"]
-    effects = live(stage, 15_000)
-    assert len(of(effects, Failed)) == 1
-    assert sent(effects, ChangeRequest) == []
-
-
-def test_nor_when_its_answer_was_under_way_as_the_later_one_asked() -> None:
-    stage = staged("a")
-    first = named(stage, CALL)
-    later = follow(stage, first)
-    effects = [*bring(stage, first, b"x"), *stage.receive("a", end(first, pushes=1))]
-    [again] = pulls_in(effects)
-    [failed] = of(stage.receive("a", end(again, code=Code.UNKNOWN_SESSION)), Failed)
-    assert isinstance(failed.error, Superseded)
-    effects += [*bring(stage, later, b"x"), *stage.receive("a", end(later, pushes=1))]
-    assert answer(effects) == [b"x"]
-    assert sent(effects + live(stage, 8_000), ChangeRequest) == []
-
-
-def test_what_comes_for_an_abandoned_pull_is_not_taken_from_a_later_one() -> None:
-    stage = staged("a")
-    first = named(stage, CALL)
-    stage.step(events.Abandon(CALL))
-    later = follow(stage, first)
-    effects = bring(stage, first, b"x")
-    effects += [*bring(stage, later, b"x"), *stage.receive("a", end(later, pushes=1))]
-    assert answer(effects) == [b"x"]
-    assert sent(effects + live(stage, 8_000), ChangeRequest) == []
-
-
-def test_what_comes_from_a_leader_that_no_later_one_has_asked_is_given_back() -> None:
-    """The first pull is over; nobody else would get it as long as its lease lasts."""
-    stage = staged("a", "b")
-    first = named(stage, CALL)
-    [second] = pulls_in(stage.receive(first.leader, end(first)))
-    one, other = pulls_in(stage.receive(second.leader, end(second)))
-    assert answer([*bring(stage, one, b"x"), *stage.receive(one.leader, end(one, pushes=1))]) == [b"x"]
-    at_us = stage.at_us(stage.ms + 60_000)
-    [later] = pulls_in(
-        stage.step(events.Pull(CALL + 1, at_us, TOPIC, 1, 0, 30_000, 1 << 20, first.holder, []))
-    )
-    from_asked, from_other = (one, other) if later.leader == one.leader else (other, one)
-    assert sent(bring(stage, from_asked, b"y", number=2, sequence=60), ChangeRequest) == []
-    effects = bring(stage, from_other, b"z", number=2, sequence=61) + stage.run_until(stage.ms + 50)
-    [released] = sent(effects, ChangeRequest)
-    assert released.target_sequence.tolist() == [61]
-
-
 def test_what_came_late_and_whose_lease_is_over_ends_no_call() -> None:
     stage = staged("a")
     at_us = stage.at_us(stage.ms + 20_000)
