@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from zlib import crc32
 
 from dueq import limits
@@ -50,6 +51,14 @@ class Arrivals:
         while self._bytes > self._bytes_max and self.chunks:
             # Oldest first: their push was lost, and brings the chunks along when it is repeated.
             self._drop(next(iter(self.chunks)))
+
+    def has_seen(self, delivery: Delivery) -> bool:
+        """Whether it has come, or a later delivery of that message."""
+        return self._is_seen(delivery.name, delivery.token)
+
+    def note(self, deliveries: Iterable[Delivery]) -> None:
+        """These have come in another way."""
+        self._seen.update((each.name, each.token) for each in deliveries)
 
     def push(
         self, push: Push, body: bytes | memoryview, released_us: int

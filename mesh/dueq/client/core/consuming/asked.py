@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from dueq import limits
 from dueq.client.core.consuming.arrivals import Arrivals
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.events import Pull
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import DueqError
+
+Lease = tuple[int, int, int, int]
+"""uid, sequence, row and token, as a question lists them."""
+
+
+def leases_of(deliveries: Iterable[Delivery]) -> list[Lease]:
+    """Return what a question lists of deliveries."""
+    return [(each.uid, each.sequence, each.row, each.token) for each in deliveries]
 
 
 class Question:
@@ -86,27 +97,52 @@ class PullCall:
 
     Attributes:
         name: of the pull, 16 bytes.
+        number: counts the pulls of this client.
         order: of a pull by name: larger than that of an earlier one of the same name; 0: it has not asked yet.
         asked: leaders that have not ended.
         left: leaders that are still to be asked for what is ready.
         answered: leaders that have ended their last answer, and the number of the link.
         heard: some leader has answered.
         over: the call is answered; what comes is given back.
+        given_up: leases that came to it and are another pull's, or nobody's: its questions list them.
         followed: it is over since another of its name has followed, to which what comes belongs.
     """
 
-    def __init__(self, event: Pull, name: bytes, begun_us: int) -> None:
-        self.event, self.name, self.begun_us = event, name, begun_us
+    def __init__(self, event: Pull, name: bytes, number: int, begun_us: int) -> None:
+        self.event, self.name, self.number, self.begun_us = event, name, number, begun_us
         self.until_us = begun_us + event.wait_us
         self.arrivals = Arrivals(event.credit_bytes)
         self.asked: dict[str, Asked] = {}
         self.left: list[str] = []
         self.answered: dict[str, int] = {}
         self.got: list[Delivery] = []
+        self.given_up: list[Lease] = []
         self.attaches = self.order = 0
         self.heard = self.over = self.followed = False
         self.refusal: DueqError | None = None
         self.timer: Timer | None = None
+
+    @property
+    def holder(self) -> bytes:
+        """To whom its messages are leased."""
+        return self.event.holder or self.name
+
+    def take(self, deliveries: list[Delivery]) -> None:
+        """These are its to hand over."""
+        self.arrivals.note(deliveries)
+        self.got += deliveries
+
+    def give_up(self, deliveries: list[Delivery]) -> None:
+        """These are not its, whether they have come or may still come."""
+        self.arrivals.note(deliveries)
+        self.given_up += leases_of(deliveries)
+        del self.given_up[: -limits.CONSUMER_LEASES_MAX]
+
+    def give_up_all(self) -> list[Delivery]:
+        """What it has is not its any more; returns it."""
+        got, self.got = self.got, []
+        self.give_up(got)
+        return got
 
     def left_us(self, now_us: int) -> int:
         """How long the caller waits for a message from now on."""

@@ -7,14 +7,15 @@ counted. A leader that has ended while others still wait is asked again. Who wai
 
 An answer that is lost is repaired by asking again with a larger `attach` and what has arrived: the leader pushes the
 rest under the same tokens, a new leader too. If the answer comes nevertheless, and whole, it ends the call. Else it
-would lie here for seconds, while an earlier pull of the same name may settle what is in it. What is late is not handed
-over if a later pull of the same name has asked, which may have it by now; of one in another process nothing is known.
+would lie here for seconds, while an earlier pull of the same name may settle what is in it. Whose a message is that
+comes to one of several pulls by a name is decided in `pull_names`.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,8 @@ import numpy as np
 from dueq import limits
 from dueq.client.core.asking.directory import Directory, Topic
 from dueq.client.core.changing.request_windows import RequestWindows
-from dueq.client.core.consuming.asked import Asked, PullCall
+from dueq.client.core.consuming.asked import Asked, Lease, PullCall, leases_of
+from dueq.client.core.consuming.pull_names import PullNames
 from dueq.client.core.consuming.session import LeaderClock
 from dueq.client.core.consuming.waiting import LONGEST_US, WaitingPulls, leaders_of
 from dueq.client.core.links.calls import Calls
@@ -63,6 +65,7 @@ class Pulling:
         self._directory, self._windows = directory, windows
         self._open: dict[bytes, PullCall] = {}
         self._by_call: dict[int, PullCall] = {}
+        self._names = PullNames()
         self._unordered: dict[bytes, PullCall] = {}  # those by a name that have asked nobody yet, in order
         self._clocks: dict[str, LeaderClock] = {}
         self._count = self._ordered = 0
@@ -76,7 +79,7 @@ class Pulling:
         self._count += 1
         seed = self._context.client_id + self._count.to_bytes(8, "big")
         name = hashlib.blake2b(seed, digest_size=16, person=b"dueq.pull").digest()
-        pulling = PullCall(event, name, self._context.mono_us)
+        pulling = PullCall(event, name, self._count, self._context.mono_us)
         self._open[name] = self._by_call[event.call] = pulling
         if event.holder:
             self._unordered[name] = pulling
@@ -157,11 +160,15 @@ class Pulling:
 
     def _ask(self, pulling: PullCall, asked: Asked) -> None:
         """Ask a leader, or ask it again."""
+        self._order(pulling)
         self._give_back_over(pulling)
+        if pulling.got and not pulling.attaches:
+            self._complete(pulling)  # an earlier one by its name had it
+        if pulling.over:
+            return
         event, now_us = pulling.event, self._context.mono_us
         pulling.asked[asked.leader] = asked
         pulling.attaches += 1
-        self._order(pulling)
         asked.ask(pulling.attaches)
         asked.begun_us, asked.until_us = now_us, now_us + asked.wait_us
         link = self._links.route(asked.leader, avoid=asked.link)
@@ -176,11 +183,11 @@ class Pulling:
         asked.link = link.number
         frame = ConsumerFrame(
             ConsumerAction.PULL, event.topic, pulling.name, asked.attach, asked.attach, asked.credit,
-            event.credit_bytes, event.lease_ms, 0, asked.leader, holder=event.holder or pulling.name,
+            event.credit_bytes, event.lease_ms, 0, asked.leader, holder=pulling.holder,
             wait_ms=asked.wait_us // 1000, life=pulling.order,
         )  # fmt: skip
-        held = [(delivery.uid, delivery.sequence, delivery.row, delivery.token) for delivery in pulling.got]
-        held += event.held
+        mine = [*leases_of(pulling.got), *pulling.given_up, *self._names.returning(pulling)]
+        held = [*event.held, *mine[: max(limits.CONSUMER_LEASES_MAX - len(event.held), 0)]]
         frame.held_uid = np.array([row[0] for row in held], np.uint32)
         frame.held_sequence = np.array([row[1] for row in held], np.uint64)
         frame.held_row = np.array([row[2] for row in held], np.uint16)
@@ -192,6 +199,7 @@ class Pulling:
         while pulling.name in self._unordered:
             first = self._unordered.pop(next(iter(self._unordered)))
             first.order = first.event.order or self._next_order()
+            self._names.asks(first)
 
     def _next_order(self) -> int:
         instant_us = self._context.clock.mesh_us(self._context.now)
@@ -285,8 +293,13 @@ class Pulling:
         at_us = self._clock(leader).instant_us(push.incarnation, push.mono_us)
         released_us = since_us if at_us is None else max(at_us, since_us)
         fresh, damaged, complete = pulling.arrivals.push(push, body, released_us)
-        if damaged:
+        if damaged and not pulling.followed and not self._names.has_later(pulling):
             self._settle(pulling, RecordKind.NACK, damaged, DAMAGED_DELAY_MS)
+        taker, fresh = self._names.whose(pulling, fresh)
+        if taker is not pulling:
+            taker.take(fresh)
+            self._complete_late(taker)
+            fresh = []
         if pulling.over:
             if not pulling.followed:
                 self._settle(pulling, RecordKind.RELEASE, fresh)
@@ -360,16 +373,10 @@ class Pulling:
     # -------------------------------------------------------------- ends
 
     def _complete_late(self, pulling: PullCall) -> None:
-        """Hand over what came for an earlier question, unless it may belong to a later pull of the name by now."""
+        """Hand over what came for an earlier question, or to an earlier pull."""
         self._give_back_over(pulling)
-        if pulling.got and not pulling.over and not self._is_followed(pulling):
+        if pulling.got and not pulling.over:
             self._complete(pulling)
-
-    def _is_followed(self, pulling: PullCall) -> bool:
-        holder, order = pulling.event.holder, pulling.order
-        return bool(holder) and any(
-            other.event.holder == holder and other.order > order for other in self._open.values()
-        )
 
     def _give_back_over(self, pulling: PullCall) -> None:
         """A lease that is over is never handed out: by now another may have its message."""
@@ -404,6 +411,7 @@ class Pulling:
         """The call is over: leaders that may still bring something are told, and what is too much goes back."""
         pulling.over = True
         self._unordered.pop(pulling.name, None)
+        self._names.ends(pulling)
         self._waiting.end(pulling)
         self._by_call.pop(pulling.event.call, None)
         if pulling.timer is not None:
@@ -426,22 +434,30 @@ class Pulling:
 
     def _forget(self, pulling: PullCall) -> None:
         self._open.pop(pulling.name, None)
+        self._names.forget(pulling)
 
     def _settle(
         self, pulling: PullCall, kind: RecordKind, deliveries: Sequence[Delivery], amount_ms: int = 0
     ) -> None:
         """Give messages back; nobody waits for that."""
         timers: dict[Part, Timer] = {}
+
+        def done(part: Part, leases: list[Lease]) -> None:
+            timers.pop(part).cancel()
+            self._names.returned(pulling, leases)
+
         for uid in dict.fromkeys(delivery.uid for delivery in deliveries):
             mine = [delivery for delivery in deliveries if delivery.uid == uid]
             amounts = [amount_ms] * len(mine) if kind is RecordKind.NACK else []
+            leases = leases_of(mine)
+            self._names.returns(pulling, leases)
             part = Part(
                 kind,
                 pulling.event.topic,
                 uid,
                 self._context.settling_id,
                 len(mine),
-                lambda part: timers.pop(part).cancel(),
+                partial(done, leases=leases),
                 first=np.array([delivery.first for delivery in mine], np.uint64),
                 target_sequence=np.array([delivery.sequence for delivery in mine], np.uint64),
                 target_row=np.array([delivery.row for delivery in mine], np.uint16),

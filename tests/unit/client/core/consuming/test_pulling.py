@@ -105,7 +105,7 @@ def test_what_comes_when_its_lease_is_over_goes_back_and_the_leader_is_asked_ane
     late = bring(stage, frame, b"x") + stage.receive("a", end(frame, pushes=1))
     assert not of(late, Completed)
     [again] = [found for found in sent(late, ConsumerFrame) if found.action is ConsumerAction.PULL]
-    assert (again.credit, len(again.held_uid)) == (10, 0)
+    assert (again.credit, again.held_sequence.tolist()) == (10, [50])
     [released] = sent(late + stage.run_until(stage.ms + 5), ChangeRequest)
     assert (released.kind, released.rows) == (RecordKind.RELEASE, 1)
 

@@ -1,0 +1,242 @@
+"""Pulls by one name in one client: whose a message is that comes to one of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq.client.core.ports import events
+from dueq.client.core.ports.effects import Completed, Effect, Failed
+from dueq.errors import InvalidRequest, Superseded
+from dueq_codecs.messages import ChangeRequest, Code, ConsumerFrame
+from tests.unit.client.core.consuming.test_pulling import LIFE, answer, bring, end, live, pulls_in, staged
+from tests.unit.client.stage import TOPIC, Half, Stage, of, ok, push, sent
+
+HOLDER = b"h" * 16
+
+
+def begin(
+    stage: Stage, call: int, *, order: int = 0, wait_ms: int = 5_000, held: list[tuple[int, int, int, int]]
+) -> list[Effect]:
+    """Begin a pull by the name."""
+    at_us = stage.at_us(stage.ms + 10_000)
+    effects = stage.step(
+        events.Pull(call, at_us, TOPIC, 1, wait_ms * 1000, 30_000, 1 << 20, HOLDER, held, order)
+    )
+    return effects + stage.answer_metadata(effects)
+
+
+def asks(stage: Stage, call: int, *, order: int = 0, wait_ms: int = 5_000) -> ConsumerFrame:
+    """Begin a pull by the name; returns its first question."""
+    return pulls_in(begin(stage, call, order=order, wait_ms=wait_ms, held=[]))[0]
+
+
+def whole(stage: Stage, frame: ConsumerFrame, payload: bytes, sequence: int = 50) -> list[Effect]:
+    """Answer a question with one message."""
+    return bring(stage, frame, payload, sequence=sequence) + stage.receive(frame.leader, end(frame, pushes=1))
+
+
+def by(stage: Stage, leader: str, frame: ConsumerFrame, payload: bytes) -> list[Effect]:
+    """A push of partition 1, whoever leads that now."""
+    message, body = push(
+        leader, frame.attach, 1, (payload,), uid=1, consumer_id=frame.consumer_id, sequence=50, life=LIFE,
+        mono_us=int(stage.ms * 1000),
+    )  # fmt: skip
+    return stage.receive(leader, message, body)
+
+
+def handed(effects: list[Effect]) -> list[bytes]:
+    return [bytes(each.payload) for done in of(effects, Completed) for each in done.value]
+
+
+def both_wait(stage: Stage, call: int, order: int = 0) -> tuple[ConsumerFrame, ConsumerFrame]:
+    """A pull that waits at both leaders."""
+    first = asks(stage, call, order=order)
+    [second] = pulls_in(stage.receive(first.leader, end(first)))
+    one, other = pulls_in(stage.receive(second.leader, end(second)))
+    return one, other
+
+
+def moved(stage: Stage) -> None:
+    """The client learns that b leads the partition now: a refuses a pull without a name."""
+    stage.leaders = {1: "b"}
+    at_us = stage.at_us(stage.ms + 20_000)
+    [probe] = pulls_in(stage.step(events.Pull(50, at_us, TOPIC, 1, 5_000_000, 30_000, 1 << 20, b"", [])))
+    effects = stage.receive("a", end(probe, code=Code.NOT_LEADER)) + stage.run_until(stage.ms + 200)
+    stage.answer_metadata(effects)
+
+
+# ---------------------------------------------------------------- the later one gets it
+
+
+def test_the_later_one_hands_over_what_the_earlier_one_has_and_had_no_end_of() -> None:
+    stage = staged("a")
+    first = asks(stage, 1)
+    bring(stage, first, b"x")
+    assert handed(begin(stage, 2, held=[])) == [b"x"]
+    effects = live(stage, 15_000)
+    assert handed(effects) == []
+    assert len(of(effects, Failed)) == 1
+    assert sent(effects, ChangeRequest) == []
+
+
+def test_the_later_one_hands_over_what_comes_to_the_earlier_one() -> None:
+    """Its answer was under way as the later one asked, which the leader then brings the same."""
+    stage = staged("a")
+    first, later = asks(stage, 1), asks(stage, 2)
+    assert handed(bring(stage, first, b"x")) == [b"x"]
+    [again] = pulls_in(stage.receive("a", end(first, pushes=1)))
+    assert again.held_sequence.tolist() == [50]
+    [failed] = of(stage.receive("a", end(again, code=Code.UNKNOWN_SESSION)), Failed)
+    assert isinstance(failed.error, Superseded)
+    effects = whole(stage, later, b"x")
+    assert handed(effects) == []
+    assert sent(effects + live(stage, 8_000), ChangeRequest) == []
+
+
+@pytest.mark.parametrize("abandoned", [False, True])
+def test_what_the_later_one_has_had_is_nobody_s(abandoned: bool) -> None:
+    stage = staged("a")
+    first, later = asks(stage, 1), asks(stage, 2)
+    if abandoned:
+        stage.step(events.Abandon(1))
+    assert answer(whole(stage, later, b"x")) == [b"x"]
+    effects = whole(stage, first, b"x") + live(stage, 8_000)
+    assert handed(effects) == []
+    assert sent(effects, ChangeRequest) == []
+
+
+@pytest.mark.parametrize("abandoned", [False, True])
+def test_it_stays_so_when_still_another_one_asks(abandoned: bool) -> None:
+    """The orders of a stream's pulls are equal."""
+    stage = staged("a")
+    assert answer(whole(stage, asks(stage, 1, order=5), b"w", sequence=10)) == [b"w"]
+    second = asks(stage, 2, order=5)
+    if abandoned:
+        stage.step(events.Abandon(2))
+    assert answer(whole(stage, asks(stage, 3, order=7), b"x")) == [b"x"]
+    asks(stage, 4, order=7)
+    effects = whole(stage, second, b"x") + stage.run_until(stage.ms + 50)
+    assert handed(effects) == []
+    assert sent(effects, ChangeRequest) == []
+
+
+def test_what_was_under_way_when_a_stream_asks_again_is_not_given_back() -> None:
+    """The leader brings it to the next pull, under the token that a RELEASE would end."""
+    stage = staged("a", "b")
+    one, other = both_wait(stage, 1, order=5)
+    assert answer(whole(stage, one, b"w", sequence=40)) == [b"w"]
+    following = asks(stage, 2, order=5)
+    if following.leader != other.leader:
+        [following] = pulls_in(stage.receive(following.leader, end(following)))
+    effects = bring(stage, other, b"x", sequence=80) + whole(stage, following, b"x", sequence=80)
+    assert handed(effects) == [b"x"]
+    assert sent(effects + stage.run_until(stage.ms + 50), ChangeRequest) == []
+
+
+def test_the_leader_may_have_changed_meanwhile() -> None:
+    stage = Stage(["a", "b"], {1: "a"})
+    stage.connect()
+    first = asks(stage, 1)
+    stage.receive("a", end(first, ended=False))
+    moved(stage)
+    later = asks(stage, 2)
+    assert later.leader == "b"
+    assert handed(by(stage, "b", later, b"x") + stage.receive("b", end(later, pushes=1))) == [b"x"]
+    effects = by(stage, "a", first, b"x") + stage.receive("a", end(first, pushes=1))
+    effects += live(stage, 15_000)
+    assert handed(effects) == []
+    assert sent(effects, ChangeRequest) == []
+
+
+# ---------------------------------------------------------------- the earlier one keeps it
+
+
+def test_a_later_one_that_was_refused_leaves_the_earlier_one_what_comes() -> None:
+    stage = staged("a")
+    first = asks(stage, 1)
+    stage.receive("a", end(first, ended=False))
+    later = asks(stage, 2)
+    [failed] = of(stage.receive("a", end(later, code=Code.INVALID_REQUEST)), Failed)
+    assert isinstance(failed.error, InvalidRequest)
+    assert handed(whole(stage, first, b"x")) == [b"x"]
+
+
+def test_an_earlier_one_that_asks_when_the_later_one_is_over_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody leads at first, and the later one looks first who leads."""
+    chances = iter([0.9, 0.5])
+    monkeypatch.setattr(Half, "random", lambda self: next(chances, 0.5))
+    stage = Stage(["a"], {1: ""})
+    stage.connect()
+    for call in (1, 2):
+        begin(stage, call, held=[(1, call, 0, 9)])
+    stage.leaders[1] = "a"
+    questions: list[ConsumerFrame] = []
+    for held, payload in ((2, b"x"), (1, b"y")):
+        while not questions:
+            effects = stage.run_until(stage.ms + 1)
+            questions = pulls_in(effects + stage.answer_metadata(effects))
+        assert questions[0].held_sequence.tolist() == [held]
+        assert handed(whole(stage, questions.pop(), payload, sequence=60 + held)) == [payload]
+
+
+def test_what_comes_when_none_of_them_is_open_is_given_back() -> None:
+    """Nobody else would get it as long as its lease lasts."""
+    stage = staged("a", "b")
+    one, other = both_wait(stage, 1)
+    assert answer(whole(stage, one, b"x")) == [b"x"]
+    assert answer(whole(stage, asks(stage, 2), b"y", sequence=60)) == [b"y"]
+    effects = bring(stage, other, b"z", sequence=70) + stage.run_until(stage.ms + 50)
+    [released] = sent(effects, ChangeRequest)
+    assert released.target_sequence.tolist() == [70]
+
+
+# ---------------------------------------------------------------- what goes back
+
+
+def test_what_is_being_given_back_is_listed_by_the_next_pull() -> None:
+    """The leader would bring it under a token that is about to end."""
+    stage = staged("a")
+    first = asks(stage, 1)
+    effects = bring(stage, first, b"x", b"y") + stage.receive("a", end(first, pushes=1))
+    assert answer(effects) == [b"x"]
+    following = asks(stage, 2)
+    assert list(zip(following.held_sequence.tolist(), following.held_row.tolist(), strict=True)) == [(50, 1)]
+
+
+def test_what_a_leader_brings_all_the_same_is_given_back_twice() -> None:
+    stage = staged("a")
+    effects: list[Effect] = []
+    for call in (1, 2):
+        frame = asks(stage, call)
+        stage.step(events.Abandon(call))
+        effects += bring(stage, frame, b"x")
+    effects += stage.run_until(stage.ms + 50)
+    tokens = 0
+    for request in sent(effects, ChangeRequest):
+        tokens += len(request.token)
+        stage.receive("a", ok(request, 90, outcomes=[0] * len(request.token)))
+    assert tokens == 2
+    assert asks(stage, 3).held_sequence.tolist() == []
+
+
+def test_a_damaged_message_that_another_process_has_is_left_to_it() -> None:
+    stage = staged("a")
+    first = asks(stage, 1)
+    stage.receive("a", end(first, code=Code.UNKNOWN_SESSION))
+    message, _ = push("a", first.attach, 1, [b"x"], consumer_id=first.consumer_id)
+    effects = stage.receive("a", message, b"y") + stage.run_until(stage.ms + 50)
+    assert sent(effects, ChangeRequest) == []
+
+
+def test_nothing_is_kept_of_pulls_that_are_over() -> None:
+    stage = staged("a")
+    for call in range(30):
+        stage.receive("a", end(asks(stage, call, order=5 + call % 3, wait_ms=0)))
+    asks(stage, 30)
+    live(stage, 20_000)
+    names = stage.core._pulling._names
+    assert not names._asked
+    assert not names._open
+    assert not names._returning
