@@ -145,5 +145,33 @@ CONDITIONAL: Final = (
         seeds=0,
         finders=(92020993,),
     ),
+    Bug(
+        "lease-given-back-not-listed",
+        "A pull by a name does not list what an earlier one is giving back.",
+        "a lease that is brought back while it ends: the next pull works with a token that is dead",
+        (
+            change(
+                "client.core.consuming.pull_names:PullNames.returning",
+                "return list(self._returning.get(pulling.holder, ()))",
+                "return []",
+            ),
+        ),
+        seeds=0,
+        finders=(93000072, 93000109),
+    ),
+    Bug(
+        "late-message-stays-with-its-pull",
+        "What comes late to a pull is its own, though later ones of its name have asked.",
+        "give back by token what has been handed to somebody else under the same token",
+        (
+            change(
+                "client.core.consuming.pull_names:PullNames.whose",
+                "if not later or not deliveries",
+                "if True",
+            ),
+        ),
+        seeds=0,
+        finders=(93000056,),
+    ),
 )
 """All of them."""

@@ -16,7 +16,7 @@ from dueq import limits
 from dueq_chaos.sim.environment import scale
 from dueq_chaos.sim.storms import extremes
 from dueq_chaos.sim.storms.topologies import Topology, draw_topology, is_drawn
-from dueq_chaos.sim.users import asking, bearing, deeds, heirs, hiding, idlers, repeating, triggering
+from dueq_chaos.sim.users import asking, bearing, deeds, heirs, hiding, idlers, repeating, streams, triggering
 from dueq_chaos.sim.users.habits import Habits
 
 TRAFFIC = {
@@ -262,6 +262,7 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
     steps += [Step(*found) for found in triggering.draw(seed, at_us)]
     steps += [Step(*found) for found in idlers.draw(seed, at_us)]
     steps += [Step(*found) for found in heirs.draw(seed, at_us)]
+    steps += [Step(*found) for found in streams.draw(seed, at_us)]
     if hiding.has_some(seed):
         options = replace(options, hot_rows_total=hiding.HOT_ROWS)
         steps += [Step(*found) for found in hiding.draw(seed, at_us)]

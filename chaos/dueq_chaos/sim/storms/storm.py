@@ -13,9 +13,10 @@ from dueq_chaos.sim.storms import last_words, punctuality
 from dueq_chaos.sim.storms.faults import Faults
 from dueq_chaos.sim.storms.plan import Plan, Step, draw
 from dueq_chaos.sim.storms.workload import Workload
-from dueq_chaos.sim.users import heirs, idlers, mortals, recurring
+from dueq_chaos.sim.users import heirs, idlers, mortals, recurring, streams
 from dueq_chaos.sim.users.heirs import Heirs
 from dueq_chaos.sim.users.idlers import Idlers
+from dueq_chaos.sim.users.streams import Streams
 from dueq_chaos.sim.users.traffic import topic_name
 from dueq_chaos.sim.watching import job_rules
 from dueq_chaos.sim.watching.invariants import Invariants, Violation
@@ -101,6 +102,7 @@ class Storm:
         self._workload: Workload | None = None
         self._idlers: Idlers | None = None
         self._heirs: Heirs | None = None
+        self._streams: Streams | None = None
         self.uids: list[int] = []
 
     @property
@@ -145,6 +147,8 @@ class Storm:
         if heirs.has_some(world.seed):
             self._heirs = Heirs(mesh, self.plan.options.wire, workload.traffic.send)
             workload.consumers.append(self._heirs.user)
+        if streams.has_some(world.seed):
+            self._streams = Streams(mesh, self.plan.options.wire, workload.traffic.send)
         self._weather()
         began_us = world.now_us
         for step in self.plan.steps:
@@ -179,6 +183,9 @@ class Storm:
         elif step.kind in heirs.KINDS:
             if self._heirs is not None:
                 self._heirs.do(step.kind, Random(step.seed))
+        elif step.kind in streams.KINDS:
+            if self._streams is not None:
+                self._streams.do(step.kind, Random(step.seed))
         else:
             workload.do(step)
 
