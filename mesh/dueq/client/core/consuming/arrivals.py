@@ -52,10 +52,6 @@ class Arrivals:
             # Oldest first: their push was lost, and brings the chunks along when it is repeated.
             self._drop(next(iter(self.chunks)))
 
-    def has_seen(self, delivery: Delivery) -> bool:
-        """Whether it has come, or a later delivery of that message."""
-        return self._is_seen(delivery.name, delivery.token)
-
     def note(self, deliveries: Iterable[Delivery]) -> None:
         """These have come in another way."""
         self._seen.update((each.name, each.token) for each in deliveries)

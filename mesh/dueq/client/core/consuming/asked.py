@@ -105,7 +105,7 @@ class PullCall:
         heard: some leader has answered.
         over: the call is answered; what comes is given back.
         given_up: leases that came to it and are another pull's, or nobody's: its questions list them.
-        followed: it is over since another of its name has followed, to which what comes belongs.
+        followed: it is over since one of another process has followed by its name, to which what comes belongs.
     """
 
     def __init__(self, event: Pull, name: bytes, number: int, begun_us: int) -> None:
@@ -133,8 +133,7 @@ class PullCall:
         self.got += deliveries
 
     def give_up(self, deliveries: list[Delivery]) -> None:
-        """These are not its, whether they have come or may still come."""
-        self.arrivals.note(deliveries)
+        """These have come to it, and are not its."""
         self.given_up += leases_of(deliveries)
         del self.given_up[: -limits.CONSUMER_LEASES_MAX]
 

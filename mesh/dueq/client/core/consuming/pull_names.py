@@ -1,10 +1,10 @@
 """Pulls by one name: whose a message is that comes to one of them.
 
 A leader brings to each pull by a name what earlier ones got, under the same tokens, but for what its question lists. So
-a message may come to two pulls, and to the earlier one last. It belongs to the later ones: the last of them that is
-open takes it, and it is nobody's any more if one of them has had it. Only what no later pull has had, of which none is
-open, is left with the pull to which it came. An open pull that did not get to keep a message lists it: otherwise the
-leader would bring it again and again.
+a message may come to two pulls, and to the earlier one last. The last pull that is open takes what comes to it or to
+an earlier one. What a later pull has had is not handed over by an earlier one, and a lease is given back only if no
+pull of this client has had it. An open pull that may not keep a message lists it: otherwise the leader would bring it
+again and again.
 
 A lease that is being given back is listed, too, until that is confirmed: it would come to the next pull under a token
 that is about to end. Of pulls of other processes nothing is known.
@@ -12,91 +12,164 @@ that is about to end. Of pulls of other processes nothing is known.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections.abc import Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from typing import Final
 
-from dueq.client.core.consuming.asked import Lease, PullCall
+from dueq import limits
+from dueq.client.core.consuming.asked import Lease, PullCall, leases_of
 from dueq.client.core.ports.delivery import Delivery
 
+_Age = tuple[int, int]
+_NOBODY: Final = (1 << 64, 0)
+"""In place of the age of a pull: the lease was given back. No pull is later."""
+_HAD_MAX: Final = 4 * limits.CONSUMER_LEASES_MAX
 
-def _age(pulling: PullCall) -> tuple[int, int]:
+
+def _age(pulling: PullCall) -> _Age:
     return pulling.order, pulling.number
 
 
-class PullNames:
-    """The pulls by each name that have asked, and are not forgotten."""
+class _Name:
+    """Pulls by one name that have asked.
+
+    Attributes:
+        remembered: how many of them are not forgotten.
+        latest: age of the latest one.
+        open: those that are open, by age. None but the last one has something that it did not hand over.
+        had: of messages that have come: the token, and the age of the pull that has, or had, it.
+    """
+
+    __slots__ = ("had", "latest", "open", "remembered")
 
     def __init__(self) -> None:
-        self._asked: dict[bytes, list[PullCall]] = {}
-        self._open: dict[bytes, list[PullCall]] = {}
+        self.remembered = 0
+        self.latest: _Age = (0, 0)
+        self.open: list[PullCall] = []
+        self.had: dict[int, tuple[int, _Age]] = {}
+
+    def note(self, message: int, token: int, age: _Age) -> None:
+        """A pull of that age has it."""
+        if self.had.pop(message, (0, age))[0] > token:
+            return
+        self.had[message] = token, age
+        if len(self.had) > _HAD_MAX:
+            del self.had[next(iter(self.had))]
+
+
+class PullNames:
+    """All names by which this client pulls."""
+
+    def __init__(self) -> None:
+        self._names: dict[bytes, _Name] = {}
         self._returning: dict[bytes, dict[Lease, None]] = {}
 
     # -------------------------------------------------------------- whose a message is
 
-    def asks(self, pulling: PullCall) -> None:
-        """It is about to ask for the first time. What earlier ones have and did not hand over is its."""
-        asked = self._asked.setdefault(pulling.event.holder, [])
-        still_open = self._open.setdefault(pulling.event.holder, [])
-        insort(asked, pulling, key=_age)
-        if asked[-1] is pulling:
-            for earlier in still_open:
-                pulling.take(earlier.give_up_all())
-        still_open.append(pulling)
+    def asks(self, pulling: PullCall) -> list[PullCall]:
+        """It is about to ask for the first time.
+
+        What an earlier one has and did not hand over is its. Then the earlier ones that are open are returned: they
+        are over, though no leader says so.
+        """
+        name, age = self._names.setdefault(pulling.event.holder, _Name()), _age(pulling)
+        name.remembered += 1
+        for uid, sequence, row, token in pulling.event.held:
+            name.note(uid << 56 | sequence << 16 | row, token, age)
+        earlier = name.open[:]
+        if age > name.latest and earlier:
+            had = name.had
+            got = [each for each in earlier[-1].give_up_all() if had.get(each.name) != (each.token, age)]
+            pulling.take(got)
+            for each in got:
+                name.note(each.name, each.token, age)
+        name.latest = max(name.latest, age)
+        insort(name.open, pulling, key=_age)
+        return earlier if pulling.got else []
 
     def whose(self, pulling: PullCall, deliveries: list[Delivery]) -> tuple[PullCall, list[Delivery]]:
-        """Return which pull is to have new deliveries that came to one, and which of them."""
-        later = self._later(pulling)
-        if not later or not deliveries:
+        """Return which pull is to have what is new to one, and what of it.
+
+        If the pull that is returned is over, nobody is to have it.
+        """
+        name = self._names.get(pulling.event.holder) if pulling.order else None
+        if name is None:
             return pulling, deliveries
-        had: list[Delivery] = []
+        age, taker = _age(pulling), pulling
+        if name.open and _age(name.open[-1]) > age:
+            taker = name.open[-1]
         new: list[Delivery] = []
         for each in deliveries:
-            (had if any(other.arrivals.has_seen(each) for other in later) else new).append(each)
-        pulling.give_up(had)
-        taker = next((other for other in reversed(later) if not other.over), pulling)
-        for other in (pulling, *later):
-            if other is not taker:
-                other.give_up(new)
+            token, had_by = name.had.get(each.name, (0, age))
+            if token < each.token or (had_by <= age and not taker.over):
+                new.append(each)
+        if not taker.over:
+            for each in new:
+                name.note(each.name, each.token, _age(taker))
+        if not pulling.over and len(new) < len(deliveries):
+            kept = set(map(id, new))
+            pulling.give_up([each for each in deliveries if id(each) not in kept])
+        if taker is not pulling:
+            pulling.give_up(new)
         return taker, new
 
     def has_later(self, pulling: PullCall) -> bool:
         """Whether a later one has asked."""
-        return bool(self._later(pulling))
-
-    def _later(self, pulling: PullCall) -> Sequence[PullCall]:
-        asked = self._asked.get(pulling.event.holder, ()) if pulling.order else ()
-        return asked[bisect_right(asked, _age(pulling), key=_age) :]
+        name = self._names.get(pulling.event.holder) if pulling.order else None
+        return name is not None and name.latest > _age(pulling)
 
     # -------------------------------------------------------------- what goes back
 
-    def returns(self, pulling: PullCall, leases: list[Lease]) -> None:
+    def returns(self, pulling: PullCall, deliveries: Iterable[Delivery]) -> None:
         """These are being given back."""
-        self._returning.setdefault(pulling.holder, {}).update(dict.fromkeys(leases))
+        deliveries = list(deliveries)
+        self._returning.setdefault(pulling.holder, {}).update(dict.fromkeys(leases_of(deliveries)))
+        if name := self._names.get(pulling.event.holder):
+            for each in deliveries:
+                name.note(each.name, each.token, _NOBODY)
 
-    def returned(self, pulling: PullCall, leases: list[Lease]) -> None:
-        """That is over."""
-        left = self._returning.get(pulling.holder, {})  # two pulls may have given back the same
-        for lease in leases:
+    def returned(self, pulling: PullCall, deliveries: Iterable[Delivery], failed: bool) -> None:
+        """That is over. If it has failed, they may come again."""
+        deliveries = list(deliveries)
+        left = self._returning.get(pulling.holder, {})  # the same may have been given back before
+        for lease in leases_of(deliveries):
             left.pop(lease, None)
         if not left:
             self._returning.pop(pulling.holder, None)
+        name = self._names.get(pulling.event.holder) if failed else None
+        if name is not None:
+            for each in deliveries:
+                if name.had.get(each.name) == (each.token, _NOBODY):
+                    del name.had[each.name]
 
-    def returning(self, pulling: PullCall) -> list[Lease]:
-        """Return what is being given back by its name."""
-        return list(self._returning.get(pulling.holder, ()))
+    def listed(self, pulling: PullCall) -> list[Lease]:
+        """Return the leases that its question lists, of each message the latest."""
+        found: dict[tuple[int, int, int], int] = {}
+        for leases in (
+            pulling.event.held,
+            leases_of(pulling.got),
+            pulling.given_up,
+            self._returning.get(pulling.holder, ()),
+        ):
+            for uid, sequence, row, token in leases:
+                place = uid, sequence, row
+                if place in found or len(found) < max(limits.CONSUMER_LEASES_MAX, len(pulling.event.held)):
+                    found[place] = max(found.get(place, 0), token)
+        return [(*place, token) for place, token in found.items()]
 
     # -------------------------------------------------------------- ends
 
     def ends(self, pulling: PullCall) -> None:
         """It is over; what still comes for it may be another's."""
         if pulling.order:
-            self._open[pulling.event.holder].remove(pulling)
+            still_open = self._names[pulling.event.holder].open
+            del still_open[bisect_left(still_open, _age(pulling), key=_age)]
 
     def forget(self, pulling: PullCall) -> None:
         """Nothing comes for it any more."""
         if not pulling.order:
             return
-        holder = pulling.event.holder
-        self._asked[holder].remove(pulling)
-        if not self._asked[holder]:
-            del self._asked[holder], self._open[holder]
+        name = self._names[pulling.event.holder]
+        name.remembered -= 1
+        if not name.remembered:
+            del self._names[pulling.event.holder]

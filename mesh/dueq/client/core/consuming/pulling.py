@@ -23,7 +23,7 @@ import numpy as np
 from dueq import limits
 from dueq.client.core.asking.directory import Directory, Topic
 from dueq.client.core.changing.request_windows import RequestWindows
-from dueq.client.core.consuming.asked import Asked, Lease, PullCall, leases_of
+from dueq.client.core.consuming.asked import Asked, PullCall
 from dueq.client.core.consuming.pull_names import PullNames
 from dueq.client.core.consuming.session import LeaderClock
 from dueq.client.core.consuming.waiting import LONGEST_US, WaitingPulls, leaders_of
@@ -186,8 +186,7 @@ class Pulling:
             event.credit_bytes, event.lease_ms, 0, asked.leader, holder=pulling.holder,
             wait_ms=asked.wait_us // 1000, life=pulling.order,
         )  # fmt: skip
-        mine = [*leases_of(pulling.got), *pulling.given_up, *self._names.returning(pulling)]
-        held = [*event.held, *mine[: max(limits.CONSUMER_LEASES_MAX - len(event.held), 0)]]
+        held = self._names.listed(pulling)
         frame.held_uid = np.array([row[0] for row in held], np.uint32)
         frame.held_sequence = np.array([row[1] for row in held], np.uint64)
         frame.held_row = np.array([row[2] for row in held], np.uint16)
@@ -199,7 +198,8 @@ class Pulling:
         while pulling.name in self._unordered:
             first = self._unordered.pop(next(iter(self._unordered)))
             first.order = first.event.order or self._next_order()
-            self._names.asks(first)
+            for earlier in self._names.asks(first):
+                self._superseded(earlier)
 
     def _next_order(self) -> int:
         instant_us = self._context.clock.mesh_us(self._context.now)
@@ -268,10 +268,8 @@ class Pulling:
     def refused(self, pulling: PullCall, asked: Asked, code: Code, text: str) -> None:
         """A leader lets the pull not wait."""
         if code is Code.UNKNOWN_SESSION:
-            pulling.followed = bool(pulling.event.holder)
-            self._fail(
-                pulling, Superseded(f"another pull of this name of {pulling.event.topic!r} has followed")
-            )
+            pulling.followed = bool(pulling.event.holder) and not self._names.has_later(pulling)
+            self._superseded(pulling)
         elif code in FINAL:
             self._fail(pulling, error_of(code, text))
         else:
@@ -293,10 +291,11 @@ class Pulling:
         at_us = self._clock(leader).instant_us(push.incarnation, push.mono_us)
         released_us = since_us if at_us is None else max(at_us, since_us)
         fresh, damaged, complete = pulling.arrivals.push(push, body, released_us)
-        if damaged and not pulling.followed and not self._names.has_later(pulling):
+        if damaged and not pulling.followed:
+            _, damaged = self._names.whose(pulling, damaged)
             self._settle(pulling, RecordKind.NACK, damaged, DAMAGED_DELAY_MS)
         taker, fresh = self._names.whose(pulling, fresh)
-        if taker is not pulling:
+        if taker is not pulling and fresh:
             taker.take(fresh)
             self._complete_late(taker)
             fresh = []
@@ -394,6 +393,10 @@ class Pulling:
         self._finish(pulling, keep=len(got))
         self._calls.complete(pulling.event.call, got)
 
+    def _superseded(self, pulling: PullCall) -> None:
+        text = f"another pull of this name of {pulling.event.topic!r} has followed"
+        self._fail(pulling, Superseded(text))
+
     def _fail(self, pulling: PullCall, error: DueqError) -> None:
         self._finish(pulling, keep=len(pulling.got) if pulling.followed else 0)
         self._calls.fail(pulling.event.call, error)
@@ -442,22 +445,21 @@ class Pulling:
         """Give messages back; nobody waits for that."""
         timers: dict[Part, Timer] = {}
 
-        def done(part: Part, leases: list[Lease]) -> None:
+        def done(part: Part, mine: list[Delivery]) -> None:
             timers.pop(part).cancel()
-            self._names.returned(pulling, leases)
+            self._names.returned(pulling, mine, part.error is not None)
 
         for uid in dict.fromkeys(delivery.uid for delivery in deliveries):
             mine = [delivery for delivery in deliveries if delivery.uid == uid]
             amounts = [amount_ms] * len(mine) if kind is RecordKind.NACK else []
-            leases = leases_of(mine)
-            self._names.returns(pulling, leases)
+            self._names.returns(pulling, mine)
             part = Part(
                 kind,
                 pulling.event.topic,
                 uid,
                 self._context.settling_id,
                 len(mine),
-                partial(done, leases=leases),
+                partial(done, mine=mine),
                 first=np.array([delivery.first for delivery in mine], np.uint64),
                 target_sequence=np.array([delivery.sequence for delivery in mine], np.uint64),
                 target_row=np.array([delivery.row for delivery in mine], np.uint16),

@@ -8,6 +8,7 @@ from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed, Effect, Failed
 from dueq.errors import InvalidRequest, Superseded
 from dueq_codecs.messages import ChangeRequest, Code, ConsumerFrame
+from dueq_codecs.records import RecordKind
 from tests.unit.client.core.consuming.test_pulling import LIFE, answer, bring, end, live, pulls_in, staged
 from tests.unit.client.stage import TOPIC, Half, Stage, of, ok, push, sent
 
@@ -72,10 +73,12 @@ def test_the_later_one_hands_over_what_the_earlier_one_has_and_had_no_end_of() -
     stage = staged("a")
     first = asks(stage, 1)
     bring(stage, first, b"x")
-    assert handed(begin(stage, 2, held=[])) == [b"x"]
-    effects = live(stage, 15_000)
+    effects = begin(stage, 2, held=[])
+    assert handed(effects) == [b"x"]
+    [failed] = of(effects, Failed)
+    assert (failed.call, type(failed.error)) == (1, Superseded)
+    effects = whole(stage, first, b"x") + live(stage, 15_000)
     assert handed(effects) == []
-    assert len(of(effects, Failed)) == 1
     assert sent(effects, ChangeRequest) == []
 
 
@@ -192,6 +195,51 @@ def test_what_comes_when_none_of_them_is_open_is_given_back() -> None:
     assert released.target_sequence.tolist() == [70]
 
 
+@pytest.mark.parametrize("asked_first", [False, True])
+def test_what_the_caller_says_to_hold_does_not_come_by_an_earlier_one(asked_first: bool) -> None:
+    stage = staged("a")
+    assert answer(whole(stage, asks(stage, 1), b"x")) == [b"x"]
+    earlier = asks(stage, 2)
+    effects = [] if asked_first else bring(stage, earlier, b"x")
+    effects += begin(stage, 3, held=[(1, 50, 0, 60)])
+    effects += bring(stage, earlier, b"x") if asked_first else []
+    for call in (2, 3):
+        stage.step(events.Abandon(call))
+    assert handed(effects) == []
+    assert sent(effects + stage.run_until(stage.ms + 50), ChangeRequest) == []
+
+
+def test_nothing_new_does_not_end_the_later_one() -> None:
+    stage = staged("a")
+    first = asks(stage, 1)
+    at_us = stage.at_us(stage.ms + 10_000)
+    later = events.Pull(2, at_us, TOPIC, 10, 5_000_000, 30_000, 1 << 20, HOLDER, [])
+    [asked] = pulls_in(stage.step(later))
+    effects = bring(stage, asked, b"x") + bring(stage, first, b"x")
+    effects += bring(stage, asked, b"y", number=2, sequence=60) + stage.receive("a", end(asked, pushes=2))
+    assert answer(effects) == [b"x", b"y"]
+
+
+def test_what_a_later_one_had_is_known_as_long_as_an_earlier_one_waits() -> None:
+    stage = staged("a")
+    first, later = asks(stage, 1), asks(stage, 2)
+    assert answer(whole(stage, later, b"x")) == [b"x"]
+    effects = live(stage, 6_000) + bring(stage, first, b"x")
+    assert handed(effects) == []
+
+
+def test_what_comes_by_another_leader_when_an_earlier_one_was_refused_is_given_back() -> None:
+    stage = staged("a", "b")
+    one, other = both_wait(stage, 1)
+    later = asks(stage, 2)
+    mine, rest = (one, other) if later.leader == one.leader else (other, one)
+    stage.receive(mine.leader, end(mine, code=Code.UNKNOWN_SESSION))
+    assert answer(whole(stage, later, b"x")) == [b"x"]
+    effects = bring(stage, rest, b"y", sequence=80) + stage.run_until(stage.ms + 50)
+    [released] = sent(effects, ChangeRequest)
+    assert released.target_sequence.tolist() == [80]
+
+
 # ---------------------------------------------------------------- what goes back
 
 
@@ -205,7 +253,17 @@ def test_what_is_being_given_back_is_listed_by_the_next_pull() -> None:
     assert list(zip(following.held_sequence.tolist(), following.held_row.tolist(), strict=True)) == [(50, 1)]
 
 
-def test_what_a_leader_brings_all_the_same_is_given_back_twice() -> None:
+def test_of_two_leases_of_a_message_the_later_one_is_listed() -> None:
+    """The earlier one goes back, and no answer says that it has."""
+    stage = staged("a")
+    first = asks(stage, 1)
+    stage.step(events.Abandon(1))
+    bring(stage, first, b"x")
+    [question] = pulls_in(begin(stage, 2, held=[(1, 50, 0, 70)]))
+    assert (question.held_sequence.tolist(), question.held_token.tolist()) == ([50], [70])
+
+
+def test_what_a_leader_brings_all_the_same_is_given_back_once() -> None:
     stage = staged("a")
     effects: list[Effect] = []
     for call in (1, 2):
@@ -217,7 +275,7 @@ def test_what_a_leader_brings_all_the_same_is_given_back_twice() -> None:
     for request in sent(effects, ChangeRequest):
         tokens += len(request.token)
         stage.receive("a", ok(request, 90, outcomes=[0] * len(request.token)))
-    assert tokens == 2
+    assert tokens == 1
     assert asks(stage, 3).held_sequence.tolist() == []
 
 
@@ -230,6 +288,25 @@ def test_a_damaged_message_that_another_process_has_is_left_to_it() -> None:
     assert sent(effects, ChangeRequest) == []
 
 
+def damage(stage: Stage, frame: ConsumerFrame) -> list[Effect]:
+    """Answer a question with a damaged message."""
+    message, _ = push("a", frame.attach, 1, [b"x"], consumer_id=frame.consumer_id)
+    return stage.receive("a", message, b"y") + stage.receive("a", end(frame, pushes=1))
+
+
+def test_a_damaged_message_is_given_back_though_a_later_pull_has_asked() -> None:
+    """The later one was refused. The earlier one asks again, and lists it."""
+    stage = staged("a")
+    first = asks(stage, 1)
+    stage.receive("a", end(first, ended=False))
+    stage.receive("a", end(asks(stage, 2), code=Code.INVALID_REQUEST))
+    effects = damage(stage, first)
+    [again] = pulls_in(effects)
+    assert again.held_sequence.tolist() == [50]
+    [request] = sent(effects + stage.run_until(stage.ms + 50), ChangeRequest)
+    assert request.kind is RecordKind.NACK
+
+
 def test_nothing_is_kept_of_pulls_that_are_over() -> None:
     stage = staged("a")
     for call in range(30):
@@ -237,6 +314,5 @@ def test_nothing_is_kept_of_pulls_that_are_over() -> None:
     asks(stage, 30)
     live(stage, 20_000)
     names = stage.core._pulling._names
-    assert not names._asked
-    assert not names._open
+    assert not names._names
     assert not names._returning
