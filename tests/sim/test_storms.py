@@ -94,6 +94,7 @@ REGRESSIONS = {
     92030109: "a recurrence was still making up for missed ticks of an hour's leap (the simulator's own fault)",
     93000056: "a lease was brought to the next pull of its name while it was given back: two consumers had it",
     93000187: "a message came to an earlier pull of a name when the later one had it: it was acked and handed over",
+    93100446: "a leader whose clock was on hold took turn after turn for leases that were to be renewed",
     92040635: "a LEASE that was made while the state waited for the disk was not counted (the simulator's fault)",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed

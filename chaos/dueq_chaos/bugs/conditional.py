@@ -173,5 +173,19 @@ CONDITIONAL: Final = (
         seeds=0,
         finders=(93000056,),
     ),
+    Bug(
+        "renewals-spin-on-hold",
+        "While the clock is on hold, a leader looks again and again at leases that are to be renewed.",
+        "a timer in the past: the loop never rests",
+        (
+            change(
+                "core.delivery.dispatch:Dispatcher.next_deadline_us",
+                "NEVER_US if self._paused else self._renewals.next_us",
+                "self._renewals.next_us",
+            ),
+        ),
+        seeds=0,
+        finders=(93100446,),
+    ),
 )
 """All of them."""

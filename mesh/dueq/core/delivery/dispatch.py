@@ -366,7 +366,7 @@ class TopicDispatcher:
             return now.mono_us
         best_us = min(
             self._lifetimes.next_us, self._replies.next_us, self._leasing.retry_us, self._pulls.next_us,
-            self._renewals.next_us,
+            NEVER_US if self._paused else self._renewals.next_us,
         )  # fmt: skip
         mesh_us = self._clock.mesh_us(now)
         mesh_ms = mesh_us // 1000

@@ -73,6 +73,20 @@ def test_when_the_older_life_is_gone_its_leases_get_new_tokens() -> None:
     assert stage.leds[1].timeline.leased_count == 0
 
 
+def test_while_nothing_may_be_leased_no_turn_follows_another_for_what_is_to_be_renewed() -> None:
+    """The clock is on hold, say, perhaps for long."""
+    stage, _, _ = pushed()
+    stage.leds[1].timeline._live.settings.current = TopicSettings(paused=True)
+    break_old(stage, 20)
+    stage.attach(30, life=9, attach=10, route=NEW)
+    stage.run(30)
+    stage.tick(200, paused=True)
+    next_us = stage.dispatcher.next_deadline_us(at(200))
+    assert next_us is None or next_us > at(200).mono_us
+    stage.leds[1].timeline._live.settings.current = TopicSettings()
+    assert len(stage.run(300)) == 1
+
+
 def test_an_older_life_that_comes_back_is_refused() -> None:
     stage, _, _ = pushed()
     break_old(stage, 20)
