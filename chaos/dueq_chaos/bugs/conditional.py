@@ -146,14 +146,19 @@ CONDITIONAL: Final = (
         finders=(92020993,),
     ),
     Bug(
-        "lease-given-back-not-listed",
-        "A pull by a name does not list what an earlier one is giving back.",
+        "lease-given-back-comes-again",
+        "A pull by a name does not know what an earlier one is giving back.",
         "a lease that is brought back while it ends: the next pull works with a token that is dead",
         (
             change(
-                "client.core.consuming.pull_names:PullNames.returning",
-                "return list(self._returning.get(pulling.holder, ()))",
-                "return []",
+                "client.core.consuming.pull_names:PullNames.listed",
+                "self._returning.get(pulling.holder, ())",
+                "()",
+            ),
+            change(
+                "client.core.consuming.pull_names:PullNames.returns",
+                "name.note(each.name, each.token, _NOBODY)",
+                "pass",
             ),
         ),
         seeds=0,
@@ -166,8 +171,8 @@ CONDITIONAL: Final = (
         (
             change(
                 "client.core.consuming.pull_names:PullNames.whose",
-                "if not later or not deliveries",
-                "if True",
+                "if name is None:",
+                "if True:",
             ),
         ),
         seeds=0,
@@ -179,7 +184,7 @@ CONDITIONAL: Final = (
         "a timer in the past: the loop never rests",
         (
             change(
-                "core.delivery.dispatch:Dispatcher.next_deadline_us",
+                "core.delivery.dispatch:TopicDispatcher.next_deadline_us",
                 "NEVER_US if self._paused else self._renewals.next_us",
                 "self._renewals.next_us",
             ),
