@@ -2,8 +2,8 @@
 
 A leader brings to each pull by a name what earlier ones got, under the same tokens, but for what its question lists. So
 a message may come to two pulls, and to the earlier one last. The last pull that is open takes what comes to it or to
-an earlier one. What a later pull has had is not handed over by an earlier one, and a lease is given back only if no
-pull of this client has had it. An open pull that may not keep a message lists it: otherwise the leader would bring it
+an earlier one. No pull hands over what a later one has had. A lease is given back only if no pull of this client has
+had it. An open pull that may not keep a message lists it: otherwise the leader would bring it
 again and again.
 
 A lease that is being given back is listed, too, until that is confirmed: it would come to the next pull under a token
@@ -13,7 +13,7 @@ that is about to end. Of pulls of other processes nothing is known.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from dueq import limits
@@ -48,10 +48,16 @@ class _Name:
         self.open: list[PullCall] = []
         self.had: dict[int, tuple[int, _Age]] = {}
 
+    def is_for(self, age: _Age, delivery: Delivery) -> bool:
+        """Whether a pull of that age may have it: no later pull, and not its caller, has had it or a later lease."""
+        token, had_by = self.had.get(delivery.name, (0, age))
+        return token < delivery.token or (token == delivery.token and had_by < age)
+
     def note(self, message: int, token: int, age: _Age) -> None:
         """A pull of that age has it."""
-        if self.had.pop(message, (0, age))[0] > token:
+        if self.had.get(message, (0, age))[0] > token:
             return
+        self.had.pop(message, None)
         self.had[message] = token, age
         if len(self.had) > _HAD_MAX:
             del self.had[next(iter(self.had))]
@@ -78,8 +84,7 @@ class PullNames:
             name.note(uid << 56 | sequence << 16 | row, token, age)
         earlier = name.open[:]
         if age > name.latest and earlier:
-            had = name.had
-            got = [each for each in earlier[-1].give_up_all() if had.get(each.name) != (each.token, age)]
+            got = [each for each in earlier[-1].give_up_all() if name.is_for(age, each)]
             pulling.take(got)
             for each in got:
                 name.note(each.name, each.token, age)
@@ -98,11 +103,9 @@ class PullNames:
         age, taker = _age(pulling), pulling
         if name.open and _age(name.open[-1]) > age:
             taker = name.open[-1]
-        new: list[Delivery] = []
-        for each in deliveries:
-            token, had_by = name.had.get(each.name, (0, age))
-            if token < each.token or (had_by <= age and not taker.over):
-                new.append(each)
+        # What is nobody's is given back only if none of them has had it.
+        since = age if not taker.over else (0, 0)
+        new = [each for each in deliveries if name.is_for(since, each)]
         if not taker.over:
             for each in new:
                 name.note(each.name, each.token, _age(taker))
@@ -120,17 +123,15 @@ class PullNames:
 
     # -------------------------------------------------------------- what goes back
 
-    def returns(self, pulling: PullCall, deliveries: Iterable[Delivery]) -> None:
+    def returns(self, pulling: PullCall, deliveries: Sequence[Delivery]) -> None:
         """These are being given back."""
-        deliveries = list(deliveries)
         self._returning.setdefault(pulling.holder, {}).update(dict.fromkeys(leases_of(deliveries)))
         if name := self._names.get(pulling.event.holder):
             for each in deliveries:
                 name.note(each.name, each.token, _NOBODY)
 
-    def returned(self, pulling: PullCall, deliveries: Iterable[Delivery], failed: bool) -> None:
+    def returned(self, pulling: PullCall, deliveries: Sequence[Delivery], failed: bool) -> None:
         """That is over. If it has failed, they may come again."""
-        deliveries = list(deliveries)
         left = self._returning.get(pulling.holder, {})  # the same may have been given back before
         for lease in leases_of(deliveries):
             left.pop(lease, None)

@@ -36,11 +36,11 @@ def whole(stage: Stage, frame: ConsumerFrame, payload: bytes, sequence: int = 50
     return bring(stage, frame, payload, sequence=sequence) + stage.receive(frame.leader, end(frame, pushes=1))
 
 
-def by(stage: Stage, leader: str, frame: ConsumerFrame, payload: bytes) -> list[Effect]:
+def by(stage: Stage, leader: str, frame: ConsumerFrame, payload: bytes, token: int = 60) -> list[Effect]:
     """A push of partition 1, whoever leads that now."""
     message, body = push(
-        leader, frame.attach, 1, (payload,), uid=1, consumer_id=frame.consumer_id, sequence=50, life=LIFE,
-        mono_us=int(stage.ms * 1000),
+        leader, frame.attach, 1, (payload,), uid=1, consumer_id=frame.consumer_id, sequence=50, token=token,
+        life=LIFE, mono_us=int(stage.ms * 1000),
     )  # fmt: skip
     return stage.receive(leader, message, body)
 
@@ -205,6 +205,24 @@ def test_what_the_caller_says_to_hold_does_not_come_by_an_earlier_one(asked_firs
     effects += bring(stage, earlier, b"x") if asked_first else []
     for call in (2, 3):
         stage.step(events.Abandon(call))
+    assert handed(effects) == []
+    assert sent(effects + stage.run_until(stage.ms + 50), ChangeRequest) == []
+
+
+def test_an_older_lease_that_the_caller_names_hides_no_later_one() -> None:
+    stage = staged("a")
+    first, second = asks(stage, 1), asks(stage, 2)
+    assert handed(by(stage, "a", second, b"x", 70) + stage.receive("a", end(second, pushes=1))) == [b"x"]
+    begin(stage, 3, held=[(1, 50, 0, 60)])
+    assert handed(by(stage, "a", first, b"x", 70)) == []
+
+
+def test_a_lease_that_a_later_one_has_followed_is_nobody_s() -> None:
+    stage = staged("a")
+    first = asks(stage, 1)
+    assert handed(by(stage, "a", first, b"x", 70) + stage.receive("a", end(first, pushes=1))) == [b"x"]
+    second = asks(stage, 2)
+    effects = by(stage, "a", second, b"x", 60) + stage.receive("a", end(second, pushes=1))
     assert handed(effects) == []
     assert sent(effects + stage.run_until(stage.ms + 50), ChangeRequest) == []
 
