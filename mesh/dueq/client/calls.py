@@ -68,14 +68,14 @@ class Call(Generic[T]):
     Attributes:
         build: the event, from call number and deadline (monotonic µs).
         finish: the caller's result, from the value of Completed.
-        undo: what to send if that value comes when the caller is gone; None: nothing.
+        undo: what has happened if that value comes when the caller is gone; None: nothing.
         of_one: it is about one thing that any of several partitions may have: an error of one of them is the call's.
         bytes: of the payloads that it holds, keys and headers included; 0 for most kinds of calls.
     """
 
     build: Callable[[int, int], events.Event]
     finish: Callable[[Any], T]
-    undo: Callable[[Any], Call[Any]] | None = None
+    undo: Callable[[Any], events.Event] | None = None
     of_one: bool = False
     bytes: int = 0
 

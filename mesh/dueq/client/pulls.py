@@ -69,23 +69,17 @@ def pull(
     if rows and consumer is None:
         raise InvalidRequest("held names leases of a consumer with a name: consumer is missing")
 
-    def build(number: int, deadline_us: int) -> events.Event:
-        return events.Pull(
-            number,
-            deadline_us,
-            name,
-            most,
-            wait_ms * 1000,
-            lease_ms,
-            credit_bytes,
-            holder,
-            rows,
-            order,
-        )
+    asked: list[events.Pull] = []
 
-    def undo(deliveries: list[Delivery]) -> Call[list[Outcome]]:
-        leases = [(delivery.id, delivery.token) for delivery in deliveries]
-        return ended(name, leases, RecordKind.RELEASE, Ending())
+    def build(number: int, deadline_us: int) -> events.Event:
+        event = events.Pull(
+            number, deadline_us, name, most, wait_ms * 1000, lease_ms, credit_bytes, holder, rows, order
+        )
+        asked.append(event)
+        return event
+
+    def undo(deliveries: list[Delivery]) -> events.Event:
+        return events.GiveBack(asked[-1], deliveries)
 
     return Call(build, list, undo), wait_ms / 1000
 

@@ -14,6 +14,7 @@ from dueq.client.aio.waiting import Bridges, Pending, _Bridge
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed
 from dueq.client.host import Answer
+from dueq.client.sync import waiting as threads
 
 
 class Host:
@@ -56,6 +57,23 @@ def test_an_answer_is_not_lost_when_its_task_is_cancelled_at_the_same_instant(an
         return late
 
     assert asyncio.run(run()) == [Completed(7, "messages")]
+
+
+@pytest.mark.parametrize("answered_first", [True, False])
+def test_an_answer_is_not_lost_when_its_thread_is_interrupted(answered_first: bool) -> None:
+    class Interrupted(Host):
+        def wait_done(self, done: object, seconds: float) -> bool:
+            if answered_first:
+                self.settle(Completed(7, "messages"))
+            raise KeyboardInterrupt
+
+    host, late = Interrupted(), list[Answer]()
+    pending = threads.Pending(host, threads.Bridges(), lambda number, at: events.EndBrowse("", 0, 0, ""), 1.0)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        pending.answer(late.append)
+    if not answered_first:
+        host.settle(Completed(7, "messages"))
+    assert (host.abandoned, late) == ([events.Abandon(7)], [Completed(7, "messages")])
 
 
 async def bridge_of(bridges: Bridges) -> _Bridge:

@@ -118,7 +118,7 @@ class AsyncConnection:
 
         def late(answer: Answer) -> None:
             if undo is not None and isinstance(answer, Completed) and answer.value:
-                self.send(runtime, undo(answer.value), None)
+                runtime.submit(undo(answer.value))
 
         answer = await self.send(runtime, call, timeout).answer(late)
         if isinstance(answer, Completed):

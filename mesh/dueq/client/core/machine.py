@@ -6,7 +6,7 @@
     Browse, EndBrowse, Look
     Insert, Alter, ActOnJob, ActOnRecurrence
     Repeat, Abandon
-    OpenConsumer, Settle, Pull, Close…            Deliver, Reclaim, LeaseLost, ConsumerFailed
+    OpenConsumer, Settle, Pull, GiveBack, Close…  Deliver, Reclaim, LeaseLost, ConsumerFailed
     Close                                         Log
 
 The path of a `schedule`: the face checks its arguments and sends `Insert`. The directory knows the topic
@@ -91,6 +91,7 @@ class ClientCore:
             happened.Abandon: self._on_abandon,
             happened.Settle: self._on_settle,
             happened.Pull: self._pulling.pull,
+            happened.GiveBack: self._pulling.give_back,
             happened.OpenConsumer: self._on_open_consumer,
             happened.CloseConsumer: self._on_close_consumer,
             happened.Connect: self._topics.connect,

@@ -28,6 +28,7 @@ class Pending:
     ) -> None:
         self._host = host
         self._seconds = seconds
+        self._late: Callable[[Answer], object] | None = None
         self._done = threading.Lock()
         self._done.acquire()
         self._answers: list[Answer] = []
@@ -37,11 +38,12 @@ class Pending:
         """Wait for the answer; a thread that is interrupted meanwhile abandons the call.
 
         Args:
-            late: called with the answer if it had come by then.
+            late: called with the answer if it has come, or comes, after that; maybe in the I/O thread, maybe twice.
         """
         try:
             in_time = self._host.wait_done(self._done, self._seconds + _PATIENCE_S)
         except BaseException:
+            self._late = late
             if late is not None and self._answers:
                 late(self._answers[0])
             self.abandon()
@@ -61,6 +63,8 @@ class Pending:
     def _settle(self, answer: Answer) -> None:
         self._answers.append(answer)
         self._done.release()
+        if self._late is not None:
+            self._late(answer)
 
 
 class Arrivals:

@@ -123,6 +123,15 @@ class PullNames:
 
     # -------------------------------------------------------------- what goes back
 
+    def not_later_s(self, pulling: PullCall, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Return those of what it has handed over that no later one has, and that did not go back."""
+        name, age = self._names.get(pulling.event.holder), _age(pulling)
+        if name is None:
+            return list(deliveries)
+        known = [name.had.get(each.name, (0, age)) for each in deliveries]
+        pairs = zip(deliveries, known, strict=True)
+        return [each for each, (token, had_by) in pairs if token < each.token or had_by <= age]
+
     def returns(self, pulling: PullCall, deliveries: Sequence[Delivery]) -> None:
         """These are being given back."""
         self._returning.setdefault(pulling.holder, {}).update(dict.fromkeys(leases_of(deliveries)))

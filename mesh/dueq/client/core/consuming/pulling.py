@@ -33,7 +33,7 @@ from dueq.client.core.links.links import Link, Links
 from dueq.client.core.links.refusals import FINAL, error_of
 from dueq.client.core.ports.change import Part
 from dueq.client.core.ports.delivery import Delivery
-from dueq.client.core.ports.events import Pull
+from dueq.client.core.ports.events import GiveBack, Pull
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import Disconnected, DueqError, Superseded
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply, Push, PushChunk
@@ -91,9 +91,15 @@ class Pulling:
     def abandon(self, call: int) -> None:
         """Nobody waits any more."""
         pulling = self._by_call.get(call)
-        if pulling is not None:
+        if pulling is not None and not pulling.over:
             self._calls.forget(call)
             self._finish(pulling, keep=0)
+
+    def give_back(self, event: GiveBack) -> None:
+        """Its answer has reached nobody."""
+        pulling = self._by_call.get(event.pull.call) or PullCall(event.pull, b"", 0, self._context.mono_us)
+        left = self._names.not_later_s(pulling, event.deliveries)
+        self._settle(pulling, RecordKind.RELEASE, left)
 
     def knows(self, name: bytes) -> bool:
         """Whether answers with this name are to a pull, or to those that wait."""
@@ -416,7 +422,6 @@ class Pulling:
         self._unordered.pop(pulling.name, None)
         self._names.ends(pulling)
         self._waiting.end(pulling)
-        self._by_call.pop(pulling.event.call, None)
         if pulling.timer is not None:
             pulling.timer.cancel()
         for asked in list(pulling.asked.values()):
@@ -437,6 +442,7 @@ class Pulling:
 
     def _forget(self, pulling: PullCall) -> None:
         self._open.pop(pulling.name, None)
+        self._by_call.pop(pulling.event.call, None)
         self._names.forget(pulling)
 
     def _settle(

@@ -468,6 +468,14 @@ class Pull:
 
 
 @dataclass(slots=True)
+class GiveBack:
+    """Nobody was there any more to take the answer of a pull: its messages go back, uncounted. No answer."""
+
+    pull: Pull
+    deliveries: Sequence[Delivery]
+
+
+@dataclass(slots=True)
 class CloseConsumer:
     """Release `unhandled`, confirm what is being settled, say goodbye: Completed(None), at the deadline too."""
 
@@ -507,6 +515,7 @@ Event = (
     | Abandon
     | OpenConsumer
     | Pull
+    | GiveBack
     | Settle
     | CloseConsumer
     | Close

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dueq.client.core.ports import events
+from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.effects import Completed, Effect, Failed
 from dueq.errors import InvalidRequest, Superseded
 from dueq_codecs.messages import ChangeRequest, Code, ConsumerFrame
@@ -269,6 +270,47 @@ def test_what_is_being_given_back_is_listed_by_the_next_pull() -> None:
     assert answer(effects) == [b"x"]
     following = asks(stage, 2)
     assert list(zip(following.held_sequence.tolist(), following.held_row.tolist(), strict=True)) == [(50, 1)]
+
+
+def given(stage: Stage, call: int) -> list[Delivery]:
+    """Have a pull take one message; returns it."""
+    [done] = of(whole(stage, asks(stage, call), b"x"), Completed)
+    deliveries: list[Delivery] = done.value
+    return deliveries
+
+
+def reaches_nobody(stage: Stage, call: int, deliveries: list[Delivery]) -> list[Effect]:
+    pull = events.Pull(call, stage.at_us(stage.ms), TOPIC, 1, 0, 30_000, 1 << 20, HOLDER)
+    return stage.step(events.GiveBack(pull, deliveries)) + stage.run_until(stage.ms + 50)
+
+
+def test_an_answer_that_reaches_nobody_goes_back_and_is_listed_by_the_next_pull() -> None:
+    stage = staged("a")
+    [released] = sent(reaches_nobody(stage, 1, given(stage, 1)), ChangeRequest)
+    assert (released.kind, released.target_sequence.tolist()) == (RecordKind.RELEASE, [50])
+    following = asks(stage, 2)
+    assert following.held_sequence.tolist() == [50]
+    assert handed(bring(stage, following, b"x")) == []
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_answer_that_reaches_nobody_is_left_to_a_later_pull_that_has_it(late: bool) -> None:
+    """It asked before anybody knew that the answer has reached nobody."""
+    stage = staged("a")
+    deliveries = given(stage, 1)
+    if late:
+        live(stage, 6_000)
+    assert handed(whole(stage, asks(stage, 2), b"x")) == [b"x"]
+    assert sent(reaches_nobody(stage, 1, deliveries), ChangeRequest) == []
+
+
+def test_an_answer_that_reaches_nobody_goes_back_after_a_long_time_too() -> None:
+    stage = staged("a")
+    deliveries = given(stage, 1)
+    live(stage, 8_000)
+    assert len(sent(reaches_nobody(stage, 1, deliveries), ChangeRequest)) == 1
+    stage.step(events.Close())
+    assert sent(reaches_nobody(stage, 1, deliveries), ChangeRequest) == []
 
 
 def test_of_two_leases_of_a_message_the_later_one_is_listed() -> None:
