@@ -165,6 +165,20 @@ CONDITIONAL: Final = (
         finders=(93000072, 93000109),
     ),
     Bug(
+        "untaken-answer-goes-back-though-had",
+        "An answer that has reached nobody goes back, though a later pull of the name got its messages meanwhile.",
+        "give back by token what has been handed to somebody else under the same token",
+        (
+            change(
+                "client.core.consuming.pulling:Pulling.give_back",
+                "self._names.not_later_s(pulling, event.deliveries)",
+                "event.deliveries",
+            ),
+        ),
+        seeds=0,
+        finders=(94000023, 94000036),
+    ),
+    Bug(
         "late-message-stays-with-its-pull",
         "What comes late to a pull is its own, though later ones of its name have asked.",
         "give back by token what has been handed to somebody else under the same token",

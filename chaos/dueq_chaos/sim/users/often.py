@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-EVERYTHING_FROM: Final = 93_000_000
+EVERYTHING_FROM: Final = 94_000_000
 """Storms of smaller seeds lack some of the users: they are as they were before there were such."""
 _SEEDS: Final = range(88_000_000, 120_000_000)
 

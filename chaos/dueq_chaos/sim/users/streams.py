@@ -1,8 +1,8 @@
 """A process that pulls by one name again and again, as a stream of the gateway does, beside one that pulls by none.
 
 All its pulls have one order. Each lists what the process works on. It waits at several leaders, so that more may come
-than it has asked for, or when its pull is over; now and then it abandons a pull and begins the next one at once. What
-it gives back goes to the other process, which must not have what the stream has.
+than it has asked for, or when its pull is over; now and then it abandons a pull and begins the next one at once, before
+or after its answer has come. What it gives back goes to the other process, which must not have what the stream has.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from dueq.client import pulls
+from dueq.client.calls import Call
 from dueq.client.core import Delivery, PartsCall
 from dueq.client.core.ports import effects, events
 from dueq_chaos.sim.environment.mesh import SimMesh
@@ -37,6 +38,11 @@ _WORK_US: Final = (200, 400_000)
 _RELEASED: Final = 0.2
 _ABANDONED: Final = 0.2
 _ABANDONED_US: Final = (100, 1_000_000)
+_UNTAKEN: Final = 0.15
+"""Answers that nobody is there to take."""
+_UNTAKEN_FROM: Final = 94_000_000
+"""The answers of smaller seeds are all taken."""
+_UNNOTICED_US: Final = (0, 3_000)
 _PAUSE_US: Final = 200_000
 """After a pull that failed."""
 _CALL_US: Final = 15_000_000
@@ -109,7 +115,8 @@ class _Process:
             return call.build(number, deadline_us)
 
         life, number = self._client.life, self._pulls
-        self._client.call(build, _CALL_US + int(wait_s * 1e6), partial(self._pulled, life, number))
+        pulled = partial(self._pulled, life, number, call)
+        self._client.call(build, _CALL_US + int(wait_s * 1e6), pulled)
         if self._random.random() < _ABANDONED:
             after_us = self._random.randint(*_ABANDONED_US)
             self._mesh.world.after(after_us, partial(self._abandon, life, number, numbers[0]))
@@ -123,14 +130,30 @@ class _Process:
             self._pull()
 
     def _pulled(
-        self, life: int, number: int, value: list[Delivery] | None, failed: effects.Failed | None
-    ) -> None:
+        self, life: int, number: int, call: Call[Any], value: list[Delivery] | None,
+        failed: effects.Failed | None,
+    ) -> None:  # fmt: skip
         if self._client.life != life:
+            return
+        if (
+            value
+            and call.undo
+            and self._mesh.world.seed >= _UNTAKEN_FROM
+            and self._random.random() < _UNTAKEN
+        ):
+            after_us = self._random.randint(*_UNNOTICED_US)
+            self._mesh.world.after(after_us, partial(self._untaken, life, call.undo(value)))
+            if self._is_last(life, number):
+                self._pull()
             return
         for delivery in value or ():
             self._take(delivery)
         if self._is_last(life, number):
             self._mesh.world.after(_PAUSE_US if failed is not None else 1, partial(self._next, life, number))
+
+    def _untaken(self, life: int, event: events.Event) -> None:
+        if self._client.core is not None and self._client.life == life:
+            self._client.submit(event)
 
     def _next(self, life: int, number: int) -> None:
         if self._is_last(life, number):
