@@ -3,8 +3,8 @@
 Every container that can be reached from a broker's core is counted, by the class and the attribute that hold it. Once
 all is quiet, none may have more elements than a small number for each object that holds one, and a few for each thing
 that lives: messages in memory, leases, sessions, jobs, partitions, peers. The exceptions have bounds of their own, and
-are looked at by name: the due queue, the log's cache and marks, the memory of past requests, and the headers that NACKs
-have given messages of which nothing else is in memory.
+are looked at by name: the due queue, the log's cache and marks, the memory of past requests, the last goodbyes of
+consumers, and the headers that NACKs have given messages of which nothing else is in memory.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from dueq import limits
 from dueq.core.broker import BrokerCore
 from dueq.core.delivery import due_queue
+from dueq.core.delivery.departed import KEPT_MAX, KEPT_US, Departed
 from dueq.core.delivery.fair_queue import FairQueue
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.priority_queue import PriorityQueue
@@ -57,7 +58,7 @@ _OWN_BOUNDS: Final = frozenset(
         "Answers._older", "Answers._newer", "Answers._free", "Answers._mixed", "Deduplication._clients",
         "Deduplication._active", "Deduplication._numbers", "Deduplication._empty", "Deduplication._changed",
         "_Client.sequences", "_Client.slots",
-        "HeadingTable.by_key", "HeadingTable._saved",
+        "HeadingTable.by_key", "HeadingTable._saved", "Departed._ended",
     )
 )  # fmt: skip
 
@@ -249,7 +250,14 @@ def _headings(table: HeadingTable, now: Now) -> Iterator[str]:
         yield f"{len(table._saved)} headers count as saved, {len(table.by_key)} are known"
 
 
+def _goodbyes(departed: Departed, now: Now) -> Iterator[str]:
+    """Judge them as of the last one: older ones are forgotten when one comes."""
+    noted_us = [at_us for _, at_us in departed._ended.values()]
+    if len(noted_us) > KEPT_MAX or any(at_us < noted_us[-1] - KEPT_US for at_us in noted_us):
+        yield f"{len(noted_us)} goodbyes are kept of {(noted_us[-1] - min(noted_us)) // 1000} ms"
+
+
 _LOOKS: Final[dict[str, Callable[[Any, Now], Iterator[str]]]] = {
     "Lane": _lane, "PriorityQueue": _alarms, "FairQueue": _groups, "Partition": _partition, "LogWeight": _marks,
-    "Timeline": _past, "Uploads": _uploads, "HeadingTable": _headings,
+    "Timeline": _past, "Uploads": _uploads, "HeadingTable": _headings, "Departed": _goodbyes,
 }  # fmt: skip
