@@ -99,6 +99,28 @@ def test_a_cancelled_call_is_abandoned_and_an_unknown_one_can_be_retried(broker:
     run(work())
 
 
+def test_nothing_is_kept_of_calls_that_were_cancelled(broker: FakeBroker) -> None:
+    async def work() -> None:
+        async with AsyncClient(broker.endpoint) as client:
+            await client.describe("departures")
+            broker.refuse = lambda request: "silent"
+            for coroutine in (
+                client.producer("departures").schedule(b"x", DUE),
+                client.pull("departures", wait=5),
+                client.get("departures", key="a"),
+                client.describe("departures"),
+            ):
+                task = asyncio.ensure_future(coroutine)
+                await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            await client.describe("departures")
+            assert not client.connection.live()._answers
+
+    run(work())
+
+
 def test_a_consumer_whose_opening_is_cancelled_takes_no_messages(broker: FakeBroker) -> None:
     def said(action: ConsumerAction) -> bool:
         return any(frame.action is action for frame in broker.frames)

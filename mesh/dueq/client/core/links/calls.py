@@ -42,10 +42,8 @@ class Calls:
             self._context.emit(Failed(call, error, repeat))
 
     def forget(self, call: int) -> None:
-        """Nobody waits any more."""
-        timer = self._open.pop(call, None)
-        if timer is not None:
-            timer.cancel()
+        """Nobody waits any more: who keeps the call need not keep it."""
+        self.fail(call, ClientClosed("nobody waits for this call any more"))
 
     def close(self) -> None:
         """Fail all open calls."""

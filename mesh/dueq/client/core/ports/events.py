@@ -395,7 +395,7 @@ class Repeat:
 
 @dataclass(slots=True)
 class Abandon:
-    """Nobody waits for this call any more: unsent parts are not sent. No answer."""
+    """Nobody waits for this call any more: unsent parts are not sent. Failed, if it was not answered yet."""
 
     call: int
 
