@@ -71,6 +71,7 @@ class Call(Generic[T]):
         undo: what has happened if that value comes when the caller is gone; None: nothing.
         of_one: it is about one thing that any of several partitions may have: an error of one of them is the call's.
         bytes: of the payloads that it holds, keys and headers included; 0 for most kinds of calls.
+        reads: it only reads: while the partition that knows is between two leaders, it is asked again.
     """
 
     build: Callable[[int, int], events.Event]
@@ -78,6 +79,7 @@ class Call(Generic[T]):
     undo: Callable[[Any], events.Event] | None = None
     of_one: bool = False
     bytes: int = 0
+    reads: bool = False
 
 
 Steps = Generator[Call[Any] | float, Any, T]

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dueq.client import arguments
-from dueq.client.calls import Call, Steps
+from dueq.client.calls import Call
 from dueq.client.core import PartsCall
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
 from dueq.client.partition_views import newest_views
-from dueq.client.steps import surely
 from dueq.errors import InvalidRequest, OutcomeUnknown
 from dueq_codecs.groups import GroupRefused, check_group, check_group_changes, encode_group_changes
 from dueq_codecs.records import Outcome
@@ -72,7 +71,7 @@ class Page:
     after: str
 
 
-def page(topic: str, after: str, timeout: float) -> Steps[Page]:
+def page(topic: str, after: str) -> Call[Page]:
     """Read the next groups of all partitions after a name."""
 
     def finish(found: Inspection) -> Page:
@@ -83,4 +82,4 @@ def page(topic: str, after: str, timeout: float) -> Steps[Page]:
         end = min((view["groups"][-1]["name"] for view in views if view["more"]), default="")
         return Page([GroupInfo(topic, **each) for each in shown if not end or each["name"] <= end], end)
 
-    return surely(Call(lambda call, at: events.Inspect(call, at, f"groups {after}", topic), finish), timeout)
+    return Call(lambda call, at: events.Inspect(call, at, f"groups {after}", topic), finish, reads=True)

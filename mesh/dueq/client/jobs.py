@@ -21,7 +21,6 @@ from dueq.client.calls import NO_JOB, Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
-from dueq.client.steps import surely
 from dueq.client.times import Seconds
 from dueq.errors import (
     DueqError,
@@ -137,7 +136,7 @@ def read(topic: str, key: bytes, job_id: str) -> Call[JobInfo | None]:
         infos = _merged(found, topic, deciding=key)
         return next((_named(info, job_id) for info in infos), None)
 
-    return Call(lambda number, at: events.Inspect(number, at, f"job {key.hex()}", topic), finish)
+    return Call(lambda number, at: events.Inspect(number, at, f"job {key.hex()}", topic), finish, reads=True)
 
 
 def read_all(topic: str) -> Call[list[JobInfo]]:
@@ -195,25 +194,23 @@ def _joined(topic: str, key: str, parts: list[tuple[int, dict[str, Any]]], homes
 # ---------------------------------------------------------------- calls of several steps
 
 
-def _current(topic: str, job_id: str, timeout: float) -> Steps[tuple[bytes, JobInfo | None]]:
+def _current(topic: str, job_id: str) -> Steps[tuple[bytes, JobInfo | None]]:
     """Find the attempt that counts: the first that was not aborted."""
     arguments.topic_name(topic)
     if _KEY.fullmatch(job_name(job_id)):
         key = bytes.fromhex(job_id)
-        info: JobInfo | None = yield from surely(read(topic, key, job_id), timeout)
+        info: JobInfo | None = yield read(topic, key, job_id)
         if info is not None:
             return key, info
     for attempt in range(limits.JOB_ATTEMPTS_MAX):
         key = key_of(job_id, attempt)
-        info = yield from surely(read(topic, key, job_id), timeout)
+        info = yield read(topic, key, job_id)
         if info is None or info.state != "aborted":
             return key, info
     raise InvalidRequest(f"job {job_id!r} was aborted {limits.JOB_ATTEMPTS_MAX} times")
 
 
-def begin(
-    topic: str, job_id: str, hidden_for: Seconds | None, clock: Callable[[], int], timeout: float
-) -> Steps[Job]:
+def begin(topic: str, job_id: str, hidden_for: Seconds | None, clock: Callable[[], int]) -> Steps[Job]:
     """Begin a job or find it."""
     hidden_ms = 0
     if hidden_for is not None:
@@ -221,7 +218,7 @@ def begin(
             hidden_for, "hidden_for", limits.JOB_HIDDEN_MS_MIN, limits.JOB_HIDDEN_MS_MAX
         )
     while True:
-        key, info = yield from _current(topic, job_id, timeout)
+        key, info = yield from _current(topic, job_id)
         now_ms = clock() // 1000
         if info is None:
             return Job(topic, job_id, key, now_ms + hidden_ms if hidden_ms else 0, "open")
@@ -270,26 +267,26 @@ def _ended(job: Job, action: JobAction, outcome: Outcome) -> DueqError:
     return JobEnded(f"{name} was committed or cancelled already: a committed job can be cancelled")
 
 
-def cancel(topic: str, job_id: str, timeout: float) -> Steps[None]:
+def cancel(topic: str, job_id: str) -> Steps[None]:
     """Have all partitions withdraw a job."""
-    key, info = yield from _current(topic, job_id, timeout)
+    key, info = yield from _current(topic, job_id)
     if info is None:
         raise JobNotFound(f"topic {topic!r} knows of no job {job_id!r}")
     yield act(topic, JobAction.CANCEL, key, info.until_ms, at_home=True)
     yield act(topic, JobAction.CANCEL, key, info.until_ms, at_home=False)
 
 
-def look(topic: str, job_id: str, timeout: float) -> Steps[JobInfo | None]:
+def look(topic: str, job_id: str) -> Steps[JobInfo | None]:
     """The attempt that counts; where all were aborted, the last of them."""
     arguments.topic_name(topic)
     last: JobInfo | None = None
     for attempt in range(limits.JOB_ATTEMPTS_MAX):
         key = key_of(job_name(job_id), attempt)
         if not attempt and _KEY.fullmatch(job_id):
-            last = yield from surely(read(topic, bytes.fromhex(job_id), job_id), timeout)
+            last = yield read(topic, bytes.fromhex(job_id), job_id)
             if last is not None:
                 return last
-        info = yield from surely(read(topic, key, job_id), timeout)
+        info = yield read(topic, key, job_id)
         if info is None:
             break
         last = info

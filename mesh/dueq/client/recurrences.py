@@ -11,14 +11,13 @@ from typing import Any, Final, Literal
 from dueq import ids, limits
 from dueq.client import arguments, per_row, times
 from dueq.client.arguments import Payload
-from dueq.client.calls import Call, Steps
+from dueq.client.calls import Call
 from dueq.client.core import PartsCall
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
 from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.partition_views import newest_views
 from dueq.client.payloads import payload_columns
-from dueq.client.steps import surely
 from dueq.client.times import Seconds
 from dueq.errors import (
     InvalidRequest,
@@ -266,7 +265,7 @@ def _raise_unless_done(topic: str, name: str, call: PartsCall) -> None:
 # ---------------------------------------------------------------- reading
 
 
-def look(topic: str, name: str, timeout: float) -> Steps[RecurrenceInfo | None]:
+def look(topic: str, name: str) -> Call[RecurrenceInfo | None]:
     """Read one recurrence, even if its partition is between two leaders just now."""
     arguments.topic_name(topic)
     check_name(name)
@@ -278,8 +277,7 @@ def look(topic: str, name: str, timeout: float) -> Steps[RecurrenceInfo | None]:
         views = newest_views(found, topic, {info.partitions[place].uid for place in places})
         return next((_info(topic, shown) for view in views.values() for shown in view["recurrences"]), None)
 
-    reading = Call(lambda call, at: events.Inspect(call, at, f"recurrence {name}", topic), finish)
-    return surely(reading, timeout)
+    return Call(lambda call, at: events.Inspect(call, at, f"recurrence {name}", topic), finish, reads=True)
 
 
 @dataclass(slots=True)
@@ -290,7 +288,7 @@ class Page:
     after: str
 
 
-def page(topic: str, after: str, timeout: float) -> Steps[Page]:
+def page(topic: str, after: str) -> Call[Page]:
     """Read the next recurrences of all partitions after a name."""
 
     def finish(found: Inspection) -> Page:
@@ -304,9 +302,7 @@ def page(topic: str, after: str, timeout: float) -> Steps[Page]:
         end = min(ends, default="")
         return Page([_info(topic, each) for each in shown if not end or each["name"] <= end], end)
 
-    return surely(
-        Call(lambda call, at: events.Inspect(call, at, f"recurrences {after}", topic), finish), timeout
-    )
+    return Call(lambda call, at: events.Inspect(call, at, f"recurrences {after}", topic), finish, reads=True)
 
 
 def _info(topic: str, shown: dict[str, Any]) -> RecurrenceInfo:

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from itertools import groupby
 from typing import Protocol, TypeVar
 
 from dueq import AsyncClient, GroupInfo, JobInfo, Outcome, RecurrenceInfo, limits
 from dueq.client import arguments, calls, groups, recurrences
-from dueq.client.calls import Call, Once, Steps
+from dueq.client.calls import Call, Once
 from dueq.client.core.ports.parts import PartsCall, Placed, whole
 from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.jobs import Job, naming
@@ -294,26 +295,18 @@ class Service:
 
     async def groups(self, topic: str, after: str, limit: int) -> tuple[list[GroupInfo], bool]:
         """Return the next groups after a name, and whether there are more."""
-        return await self._some(
-            lambda at: groups.page(topic, at, self.client.connection.timeout),
-            lambda page: page.groups,
-            after,
-            limit,
-        )
+        return await self._some(partial(groups.page, topic), lambda page: page.groups, after, limit)
 
     async def recurrences(self, topic: str, after: str, limit: int) -> tuple[list[RecurrenceInfo], bool]:
         """Return the next recurrences after a name, and whether there are more."""
-        timeout = self.client.connection.timeout
-        return await self._some(
-            lambda at: recurrences.page(topic, at, timeout), lambda page: page.recurrences, after, limit
-        )
+        return await self._some(partial(recurrences.page, topic), lambda page: page.recurrences, after, limit)
 
     async def _some(
-        self, ask: Callable[[str], Steps[_Page]], of: Callable[[_Page], list[T]], after: str, limit: int
+        self, ask: Callable[[str], Call[_Page]], of: Callable[[_Page], list[T]], after: str, limit: int
     ) -> tuple[list[T], bool]:
         found: list[T] = []
         while len(found) <= limit:
-            page = await self.client.connection.follow(ask(after), None)
+            page = await self.client.connection.run(ask(after), None)
             found += of(page)
             after = page.after
             if not after:

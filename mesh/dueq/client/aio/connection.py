@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from dueq import limits
 from dueq.client import arguments, calls, times
@@ -16,9 +16,12 @@ from dueq.client.core.ports.effects import Completed
 from dueq.client.failures import Failures
 from dueq.client.host import Answer, SessionHost
 from dueq.client.runtime import Runtime
-from dueq.errors import ClientClosed, DueqError
+from dueq.errors import ClientClosed, DueqError, Unavailable
 
 T = TypeVar("T")
+
+_AGAIN_S: Final = 0.25
+"""Pause before what only reads is asked again."""
 
 
 class _Consumer(Protocol):
@@ -110,7 +113,19 @@ class AsyncConnection:
 
     async def run(self, call: Call[T], timeout: float | None) -> T:
         """Send a call and wait for its answer."""
-        return await self.run_on(self.live(), call, timeout)
+        runtime = self.live()
+        if not call.reads:
+            return await self.run_on(runtime, call, timeout)
+        left_s = times.timeout_s(timeout, self.timeout)
+        until_us = runtime.mono_us() + int(left_s * 1e6)
+        while True:
+            try:
+                return await self.run_on(runtime, call, left_s)
+            except Unavailable:
+                left_s = (until_us - runtime.mono_us()) / 1e6 - _AGAIN_S
+                if left_s <= 0:
+                    raise
+            await sleep(runtime, _AGAIN_S)
 
     async def run_on(self, runtime: SessionHost, call: Call[T], timeout: float | None) -> T:
         """Send a call by this runtime even if the client is closed, and wait for its answer."""

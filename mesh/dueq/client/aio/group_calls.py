@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from dueq.client import arguments, groups, times
+from dueq.client import arguments, groups
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.groups import GroupInfo
 
@@ -60,10 +60,9 @@ class AsyncGroupCalls:
         return self._groups(arguments.topic_name(topic), timeout)
 
     async def _groups(self, topic: str, timeout: float | None) -> AsyncIterator[GroupInfo]:
-        seconds = times.timeout_s(timeout, self.connection.timeout)
         after = ""
         while True:
-            page = await self.connection.follow(groups.page(topic, after, seconds), timeout)
+            page = await self.connection.run(groups.page(topic, after), timeout)
             for group in page.groups:
                 yield group
             if not page.after:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dueq.client import arguments, jobs, times
+from dueq.client import arguments, jobs
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.jobs import Job, JobInfo
 from dueq.client.times import Seconds
@@ -37,9 +37,8 @@ class AsyncJobCalls:
             InvalidRequest: an argument is not of these, or the job exists and is not hidden.
             TopicNotFound
         """
-        seconds = times.timeout_s(timeout, self.connection.timeout)
         clock = await self.connection.clock(True, timeout)
-        return await self.connection.follow(jobs.begin(topic, job_id, hidden_for, clock, seconds), timeout)
+        return await self.connection.follow(jobs.begin(topic, job_id, hidden_for, clock), timeout)
 
     async def commit_job(self, job: Job, *, timeout: float | None = None) -> None:
         """Have all messages of a hidden job delivered; repeated, it changes nothing.
@@ -74,15 +73,11 @@ class AsyncJobCalls:
         Raises:
             JobNotFound: nothing is known of such a job, or not any more.
         """
-        await self.connection.follow(
-            jobs.cancel(topic, job_id, times.timeout_s(timeout, self.connection.timeout)), timeout
-        )
+        await self.connection.follow(jobs.cancel(topic, job_id), timeout)
 
     async def job(self, topic: str, job_id: str, *, timeout: float | None = None) -> JobInfo | None:
         """Return the mesh's knowledge of a job; None if it has no messages yet, or ended over 7 days ago."""
-        return await self.connection.follow(
-            jobs.look(topic, job_id, times.timeout_s(timeout, self.connection.timeout)), timeout
-        )
+        return await self.connection.follow(jobs.look(topic, job_id), timeout)
 
     async def jobs(self, topic: str, *, timeout: float | None = None) -> list[JobInfo]:
         """Return all jobs of a topic that the mesh knows; without names, since the mesh has only keys."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 
-from dueq.client import arguments, recurrences, times
+from dueq.client import arguments, recurrences
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.arguments import Payload
 from dueq.client.recurrences import Instant, Missed, RecurrenceInfo
@@ -164,8 +164,7 @@ class AsyncRecurrenceCalls:
         self, topic: str, name: str, *, timeout: float | None = None
     ) -> RecurrenceInfo | None:
         """Return a recurrence with its payload; None: the topic has none of this name."""
-        seconds = times.timeout_s(timeout, self.connection.timeout)
-        return await self.connection.follow(recurrences.look(topic, name, seconds), timeout)
+        return await self.connection.run(recurrences.look(topic, name), timeout)
 
     def recurrences(self, topic: str, *, timeout: float | None = None) -> AsyncIterator[RecurrenceInfo]:
         """Yield the recurrences of a topic by name, without their payloads; some hundreds are read at a time.
@@ -177,10 +176,9 @@ class AsyncRecurrenceCalls:
         return self._recurrences(arguments.topic_name(topic), timeout)
 
     async def _recurrences(self, topic: str, timeout: float | None) -> AsyncIterator[RecurrenceInfo]:
-        seconds = times.timeout_s(timeout, self.connection.timeout)
         after: str | None = ""
         while after is not None:
-            page = await self.connection.follow(recurrences.page(topic, after, seconds), timeout)
+            page = await self.connection.run(recurrences.page(topic, after), timeout)
             after = page.after or None
             for found in page.recurrences:
                 yield found

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dueq.client import arguments, groups, times
+from dueq.client import arguments, groups
 from dueq.client.groups import GroupInfo
 from dueq.client.sync.connection import Connection
 
@@ -61,10 +61,9 @@ class GroupCalls:
         return self._groups(arguments.topic_name(topic), timeout)
 
     def _groups(self, topic: str, timeout: float | None) -> Iterator[GroupInfo]:
-        seconds = times.timeout_s(timeout, self.connection.timeout)
         after = ""
         while True:
-            page = self.connection.follow(groups.page(topic, after, seconds), timeout)
+            page = self.connection.run(groups.page(topic, after), timeout)
             for group in page.groups:
                 yield group
             if not page.after:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dueq.client import arguments, jobs, times
+from dueq.client import arguments, jobs
 from dueq.client.jobs import Job, JobInfo
 from dueq.client.sync.connection import Connection
 from dueq.client.times import Seconds
@@ -38,9 +38,8 @@ class JobCalls:
             InvalidRequest: an argument is not of these, or the job exists and is not hidden.
             TopicNotFound
         """
-        seconds = times.timeout_s(timeout, self.connection.timeout)
         clock = self.connection.clock(True, timeout)
-        return self.connection.follow(jobs.begin(topic, job_id, hidden_for, clock, seconds), timeout)
+        return self.connection.follow(jobs.begin(topic, job_id, hidden_for, clock), timeout)
 
     def commit_job(self, job: Job, *, timeout: float | None = None) -> None:
         """Have all messages of a hidden job delivered; repeated, it changes nothing.
@@ -75,15 +74,11 @@ class JobCalls:
         Raises:
             JobNotFound: nothing is known of such a job, or not any more.
         """
-        self.connection.follow(
-            jobs.cancel(topic, job_id, times.timeout_s(timeout, self.connection.timeout)), timeout
-        )
+        self.connection.follow(jobs.cancel(topic, job_id), timeout)
 
     def job(self, topic: str, job_id: str, *, timeout: float | None = None) -> JobInfo | None:
         """Return the mesh's knowledge of a job; None if it has no messages yet, or ended over 7 days ago."""
-        return self.connection.follow(
-            jobs.look(topic, job_id, times.timeout_s(timeout, self.connection.timeout)), timeout
-        )
+        return self.connection.follow(jobs.look(topic, job_id), timeout)
 
     def jobs(self, topic: str, *, timeout: float | None = None) -> list[JobInfo]:
         """Return all jobs of a topic that the mesh knows; without names, since the mesh has only keys."""

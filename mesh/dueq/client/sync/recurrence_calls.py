@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from dueq.client import arguments, recurrences, times
+from dueq.client import arguments, recurrences
 from dueq.client.arguments import Payload
 from dueq.client.recurrences import Instant, Missed, RecurrenceInfo
 from dueq.client.sync.connection import Connection
@@ -163,8 +163,7 @@ class RecurrenceCalls:
 
     def recurrence(self, topic: str, name: str, *, timeout: float | None = None) -> RecurrenceInfo | None:
         """Return a recurrence with its payload; None: the topic has none of this name."""
-        seconds = times.timeout_s(timeout, self.connection.timeout)
-        return self.connection.follow(recurrences.look(topic, name, seconds), timeout)
+        return self.connection.run(recurrences.look(topic, name), timeout)
 
     def recurrences(self, topic: str, *, timeout: float | None = None) -> Iterator[RecurrenceInfo]:
         """Yield the recurrences of a topic by name, without their payloads; some hundreds are read at a time.
@@ -176,10 +175,9 @@ class RecurrenceCalls:
         return self._recurrences(arguments.topic_name(topic), timeout)
 
     def _recurrences(self, topic: str, timeout: float | None) -> Iterator[RecurrenceInfo]:
-        seconds = times.timeout_s(timeout, self.connection.timeout)
         after: str | None = ""
         while after is not None:
-            page = self.connection.follow(recurrences.page(topic, after, seconds), timeout)
+            page = self.connection.run(recurrences.page(topic, after), timeout)
             after = page.after or None
             for found in page.recurrences:
                 yield found
