@@ -141,6 +141,22 @@ def test_a_consumer_whose_opening_is_cancelled_takes_no_messages(broker: FakeBro
     run(work())
 
 
+def test_a_consumer_that_is_closed_while_it_opens_lets_go_of_the_mesh(broker: FakeBroker) -> None:
+    def said(action: ConsumerAction) -> bool:
+        return any(frame.action is action for frame in broker.frames)
+
+    async def work() -> None:
+        async with AsyncClient(broker.endpoint) as client:
+            consumer = client.consumer("departures")
+            receiving = asyncio.create_task(consumer.receive())
+            await asyncio.sleep(0)
+            await consumer.close()
+            assert await receiving == []
+            await asyncio.to_thread(broker.wait_for, lambda: said(ConsumerAction.GOODBYE), 5)
+
+    run(work())
+
+
 def test_a_signal_ends_all_runs_of_a_loop_and_the_last_puts_the_handlers_back(broker: FakeBroker) -> None:
     numbers = (signal.SIGTERM, signal.SIGINT)
 

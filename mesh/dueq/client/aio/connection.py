@@ -27,6 +27,8 @@ _AGAIN_S: Final = 0.25
 class _Consumer(Protocol):
     """A consumer that gives its leases back when the client is closed."""
 
+    def begin_closing(self) -> None: ...
+
     async def close(self) -> None: ...
 
 
@@ -73,9 +75,11 @@ class AsyncConnection:
                 await stop(runtime)
 
     async def _close_consumers(self) -> None:
-        """Close them all, then raise the first error, such as one of a callback."""
-        failures = Failures()
-        for consumer in list(self._consumers):
+        """Close them all at once, then raise the first error, such as one of a callback."""
+        failures, consumers = Failures(), list(self._consumers)
+        for consumer in consumers:
+            consumer.begin_closing()
+        for consumer in consumers:
             with failures.kept():
                 await consumer.close()
         failures.raise_first()
@@ -129,13 +133,17 @@ class AsyncConnection:
 
     async def run_on(self, runtime: SessionHost, call: Call[T], timeout: float | None) -> T:
         """Send a call by this runtime even if the client is closed, and wait for its answer."""
+        return await self.answer_to(call, self.send(runtime, call, timeout), runtime)
+
+    async def answer_to(self, call: Call[T], sent: Pending, runtime: SessionHost) -> T:
+        """Wait for the answer to a call that was sent."""
         undo = call.undo
 
         def late(answer: Answer) -> None:
             if undo is not None and isinstance(answer, Completed) and answer.value:
                 runtime.submit(undo(answer.value))
 
-        answer = await self.send(runtime, call, timeout).answer(late)
+        answer = await sent.answer(late)
         if isinstance(answer, Completed):
             return call.finish(answer.value)
         raise calls.error_of(answer, call, self.run)

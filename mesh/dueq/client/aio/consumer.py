@@ -15,7 +15,8 @@ from dueq.client import arguments, calls, endings, pulls, times
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.running import AsyncRun
-from dueq.client.aio.waiting import Arrivals, Lock
+from dueq.client.aio.waiting import Arrivals, Lock, Pending
+from dueq.client.calls import Call
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.endings import PLAIN, Ending
@@ -72,6 +73,7 @@ class AsyncConsumer:
         self._opening = Lock()
         self._run_lock = threading.Lock()
         self._runtime: SessionHost | None = None
+        self._closing: tuple[Call[None], Pending, SessionHost] | None = None
         self._closed = False
         self.stopping = False
 
@@ -221,6 +223,25 @@ class AsyncConsumer:
         Args:
             timeout: seconds that this may take.
         """
+        self.begin_closing(timeout)
+        closing, self._closing = self._closing, None
+        if closing is None:
+            return
+        call, sent, runtime = closing
+        try:
+            await self._connection.answer_to(call, sent, runtime)
+        except ClientClosed:
+            pass
+        finally:
+            runtime.remove_inbox(self.consumer_id)
+            self._tell_of_lost()
+
+    def begin_closing(self, timeout: float = CLOSE_S) -> None:
+        """Begin what `close` waits for: several consumers are closed at once. Once more does nothing.
+
+        Args:
+            timeout: seconds that it may take.
+        """
         if self._closed:
             return
         self._closed = True
@@ -228,13 +249,9 @@ class AsyncConsumer:
         runtime = self._runtime
         if runtime is None or runtime.forked:
             return
-        try:
-            await self._connection.run_on(runtime, calls.close_consumer(self.consumer_id, unhandled), timeout)
-        except ClientClosed:
-            pass
-        finally:
-            runtime.remove_inbox(self.consumer_id)
-            self._tell_of_lost()
+        call = calls.close_consumer(self.consumer_id, unhandled)
+        with suppress(ClientClosed):
+            self._closing = call, self._connection.send(runtime, call, timeout), runtime
 
     @property
     def attached(self) -> bool:
@@ -281,14 +298,19 @@ class AsyncConsumer:
         try:
             await self._connection.run(call, None)
         except BaseException:
-            runtime.remove_inbox(self.consumer_id)
-            with suppress(DueqError):
-                # The answer may be on its way: an open consumer that nobody has would take messages again and again.
-                self._connection.send(runtime, calls.close_consumer(self.consumer_id, ()), CLOSE_S)
+            self._let_go(runtime)
             raise
         self._connection.closes(self)
         self._runtime = runtime
+        if self._closed:  # meanwhile, by somebody who did not know that it would be open
+            self._let_go(runtime)
         return runtime
+
+    def _let_go(self, runtime: SessionHost) -> None:
+        """Nobody has this consumer; if it is open, or opens, it would take messages again and again."""
+        runtime.remove_inbox(self.consumer_id)
+        with suppress(DueqError):
+            self._connection.send(runtime, calls.close_consumer(self.consumer_id, ()), CLOSE_S)
 
     async def _receive(self, number: int, timeout: float | None) -> list[AsyncMessage]:
         # The usual case first: a loop that takes messages one by one pays for this with each of them.

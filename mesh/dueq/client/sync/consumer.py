@@ -13,6 +13,7 @@ from typing import Final, Self
 
 from dueq import limits
 from dueq.client import arguments, calls, endings, pulls, times
+from dueq.client.calls import Call
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.endings import PLAIN, Ending
@@ -24,7 +25,7 @@ from dueq.client.logs import log
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.message import Message
 from dueq.client.sync.running import Run
-from dueq.client.sync.waiting import Arrivals, Lock
+from dueq.client.sync.waiting import Arrivals, Lock, Pending
 from dueq.client.times import Seconds
 from dueq.errors import ClientClosed, DueqError, InvalidRequest, StaleLease
 from dueq_codecs.records import Outcome, RecordKind
@@ -73,6 +74,7 @@ class Consumer:
         self._opening = Lock()
         self._run_lock = threading.Lock()
         self._runtime: SessionHost | None = None
+        self._closing: tuple[Call[None], Pending, SessionHost] | None = None
         self._closed = False
         self.stopping = False
 
@@ -220,6 +222,25 @@ class Consumer:
         Args:
             timeout: seconds that this may take.
         """
+        self.begin_closing(timeout)
+        closing, self._closing = self._closing, None
+        if closing is None:
+            return
+        call, sent, runtime = closing
+        try:
+            self._connection.answer_to(call, sent, runtime)
+        except ClientClosed:
+            pass
+        finally:
+            runtime.remove_inbox(self.consumer_id)
+            self._tell_of_lost()
+
+    def begin_closing(self, timeout: float = CLOSE_S) -> None:
+        """Begin what `close` waits for: several consumers are closed at once. Once more does nothing.
+
+        Args:
+            timeout: seconds that it may take.
+        """
         if self._closed:
             return
         self._closed = True
@@ -227,13 +248,9 @@ class Consumer:
         runtime = self._runtime
         if runtime is None or runtime.forked:
             return
-        try:
-            self._connection.run_on(runtime, calls.close_consumer(self.consumer_id, unhandled), timeout)
-        except ClientClosed:
-            pass
-        finally:
-            runtime.remove_inbox(self.consumer_id)
-            self._tell_of_lost()
+        call = calls.close_consumer(self.consumer_id, unhandled)
+        with suppress(ClientClosed):
+            self._closing = call, self._connection.send(runtime, call, timeout), runtime
 
     @property
     def attached(self) -> bool:
@@ -280,14 +297,19 @@ class Consumer:
         try:
             self._connection.run(call, None)
         except BaseException:
-            runtime.remove_inbox(self.consumer_id)
-            with suppress(DueqError):
-                # The answer may be on its way: an open consumer that nobody has would take messages again and again.
-                self._connection.send(runtime, calls.close_consumer(self.consumer_id, ()), CLOSE_S)
+            self._let_go(runtime)
             raise
         self._connection.closes(self)
         self._runtime = runtime
+        if self._closed:  # meanwhile, by somebody who did not know that it would be open
+            self._let_go(runtime)
         return runtime
+
+    def _let_go(self, runtime: SessionHost) -> None:
+        """Nobody has this consumer; if it is open, or opens, it would take messages again and again."""
+        runtime.remove_inbox(self.consumer_id)
+        with suppress(DueqError):
+            self._connection.send(runtime, calls.close_consumer(self.consumer_id, ()), CLOSE_S)
 
     def _receive(self, number: int, timeout: float | None) -> list[Message]:
         # The usual case first: a loop that takes messages one by one pays for this with each of them.

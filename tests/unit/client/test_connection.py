@@ -1,4 +1,4 @@
-"""Calls that only read are asked again while nobody who knows is there, and end when their time is over."""
+"""What calls and consumers share, over a host whose time is the test's."""
 
 from __future__ import annotations
 
@@ -48,17 +48,21 @@ class Host:
     def stop(self, timeout: float = 5.0) -> None: ...
 
 
+def connected(host: Host) -> Connection:
+    return Connection("tcp://nobody:1", 10.0, lambda endpoints: host)  # type: ignore[arg-type, return-value]
+
+
 def run(host: Host, *, reads: bool = True) -> Any:
     call = Call[str](lambda number, at: events.Inspect(number, at, "jobs", "t"), str, reads=reads)
-    return Connection("tcp://nobody:1", 10.0, lambda endpoints: host).run(call, None)  # type: ignore[arg-type, return-value]
+    return connected(host).run(call, None)
 
 
-def test_it_is_asked_until_somebody_knows() -> None:
+def test_what_only_reads_is_asked_again_until_somebody_knows() -> None:
     assert run(Host(1.0, 2.0, 3.0, 0.0)) == "found"
 
 
 @pytest.mark.parametrize("takes_s", [None, 0.001, 3.0, 9.9])
-def test_it_ends_when_its_time_is_over(takes_s: float | None) -> None:
+def test_what_only_reads_ends_when_its_time_is_over(takes_s: float | None) -> None:
     host = Host(takes_s)
     with pytest.raises((Disconnected, NotLeader)):
         run(host)
@@ -70,3 +74,22 @@ def test_what_changes_something_is_not_asked_again() -> None:
     with pytest.raises(NotLeader):
         run(host, reads=False)
     assert host.now_s == 1.0
+
+
+def test_consumers_are_closed_at_once() -> None:
+    """One that waits for the mesh holds up none."""
+    done: list[str] = []
+
+    class Consumer:
+        def begin_closing(self) -> None:
+            done.append("begins")
+
+        def close(self) -> None:
+            done.append("is closed")
+
+    connection, consumers = connected(Host(1.0)), [Consumer(), Consumer()]
+    connection.live()
+    for consumer in consumers:
+        connection.closes(consumer)
+    connection.close()
+    assert done == ["begins", "begins", "is closed", "is closed"]
