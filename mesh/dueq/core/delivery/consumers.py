@@ -171,8 +171,23 @@ class Run:
 
 _Place = tuple[int, int, ConsumerSession]
 """(its `served` when it was entered, number of the place, session)"""
-Runs = dict[int, Run]
-"""By millisecond: the deals of one turn for several partitions make common runs."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """What the deals of one turn for several partitions have in common.
+
+    Attributes:
+        runs: by millisecond.
+        left_out: sessions that a message which fits nobody has a claim to.
+        unfit: bytes of the smallest such message.
+        over: nothing more is dealt.
+    """
+
+    runs: dict[int, Run] = field(default_factory=dict)
+    left_out: set[ConsumerSession] = field(default_factory=set)
+    unfit: int = 1 << 62
+    over: bool = False
 
 
 class _Hand:
@@ -209,11 +224,15 @@ class _Unclaimed:
         left_out: the others: each drains until a message fits.
     """
 
-    def __init__(self, sessions: list[ConsumerSession]) -> None:
-        self.left_out: set[ConsumerSession] = set()
+    def __init__(self, sessions: list[ConsumerSession], left_out: set[ConsumerSession]) -> None:
+        self.left_out = left_out
         # A heap by bytes that are out; one that was dealt something since is put right when it comes up.
         self._heap = [(session.bytes_out, place, session) for place, session in enumerate(sessions)]
         heapify(self._heap)
+
+    def add(self, session: ConsumerSession, place: int) -> None:
+        """One more takes part in the deal."""
+        heappush(self._heap, (session.bytes_out, place, session))
 
     def leave_out(self, instant_ms: int, now: Now) -> bool:
         """Leave the emptiest out that takes what is due at an instant; returns whether there is one."""
@@ -224,7 +243,7 @@ class _Unclaimed:
                 heapreplace(heap, (session.bytes_out, place, session))
                 continue
             heappop(heap)
-            if session.free_rows(now) > 0 and session.joins(instant_ms):
+            if session not in self.left_out and session.free_rows(now) > 0 and session.joins(instant_ms):
                 self.left_out.add(session)
                 return True
         return False
@@ -332,19 +351,22 @@ class Consumers:
     # -------------------------------------------------------------- dealing
 
     def deal(
-        self, sizes: npt.NDArray[np.uint32], waits: U64, runs: Runs, now: Now, *, strict: bool = False
+        self, sizes: npt.NDArray[np.uint32], waits: U64, turn: Turn, now: Now, *, strict: bool = False
     ) -> Deal:
         """Deal rows to the line in turn and count them as out.
 
         Args:
             sizes: payload bytes of each row, in the order in which they are wanted.
             waits: when each is due (ms); what is due already, the present millisecond.
-            runs: the deals of this turn so far; begun with an empty one.
+            turn: what was dealt in this turn so far; begun with a new one.
             now: the instant.
             strict: nothing that comes after a row that fits nobody is dealt.
         """
         count = len(sizes)
         hand = _Hand()
+        if turn.over:
+            return hand.deal(count)
+        runs = turn.runs
         ends = _ends_of_runs(waits)
         upto = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
         instants = waits.tolist()
@@ -361,8 +383,8 @@ class Consumers:
                     most = max(RUN_ROWS, (end - at) // (BACKLOG_RUNS * len(self._line)))
                     run = runs[instants[at]] = Run(session, most)
                 session = run.session
-                if session.bytes_out + upto[-1] - upto[at] > session.credit_bytes:
-                    self._deal_by_bytes(hand, sizes.tolist(), instants, at, runs, now, strict=strict)
+                if turn.left_out or session.bytes_out + upto[-1] - upto[at] > session.credit_bytes:
+                    self._deal_by_bytes(hand, sizes.tolist(), instants, at, turn, now, strict=strict)
                     return hand.deal(count)
                 alone = len(self._line) == 1 and not session.pull
                 rows = min(count - at if alone else min(run.left, end - at), free)
@@ -399,7 +421,7 @@ class Consumers:
         sizes: list[int],
         waits: list[int],
         first: int,
-        runs: Runs,
+        turn: Turn,
         now: Now,
         *,
         strict: bool,
@@ -409,11 +431,10 @@ class Consumers:
         A row that fits nobody keeps its claim: the emptiest session is left out from then on, so that it
         drains until the row fits, and smaller rows behind do not starve a large one.
         """
-        turn = self._in_turn(len(sizes) - first, waits[first], now)
-        order = [session for _, _, session in turn]
-        unclaimed = _Unclaimed(order)
-        # Room never grows in a deal: what is as long as a row that has fitted nobody fits nobody either.
-        unfit = 1 << 62
+        runs = turn.runs
+        line = self._in_turn(len(sizes) - first, waits[first], now)
+        order = [session for _, _, session in line]
+        unclaimed = _Unclaimed(order, turn.left_out)
         self._looks = limits.DEAL_LOOKS_MAX
         for row in range(first, len(sizes)):
             size = sizes[row]
@@ -425,11 +446,15 @@ class Consumers:
                 or not run.session.takes(size, now)
             ):
                 taker = None
-                if size < unfit:
-                    taker = self._first_to_take(turn, unclaimed.left_out, size, waits[row], now)
+                if size < turn.unfit:  # room never grows in a turn: what is as long fits nobody either
+                    taker = self._first_to_take(line, unclaimed.left_out, size, waits[row], now)
+                    taker = taker or self._further_to_take(line, order, unclaimed, size, waits[row], now)
                 if taker is None:
-                    unfit = min(unfit, size)
-                    if strict or self._looks <= 0 or not unclaimed.leave_out(waits[row], now):
+                    if self._looks <= 0:
+                        break
+                    turn.unfit = min(turn.unfit, size)
+                    turn.over = strict or not unclaimed.leave_out(waits[row], now)
+                    if turn.over:
                         break
                     continue
                 self._level = taker.served
@@ -442,37 +467,60 @@ class Consumers:
 
     def _in_turn(self, count: int, instant_ms: int, now: Now) -> list[_Place]:
         """Take sessions from the line that can hold `count` rows between them, at most one per row: a heap."""
-        turn: list[_Place] = []
+        found: list[_Place] = []
         free = 0
-        while len(turn) < count or free < count:
+        while len(found) < count or free < count:
             session, rows = self._next(instant_ms, now)
             if session is None:
                 break
-            turn.append(heappop(self._line))
+            found.append(heappop(self._line))
             session.in_line = False
             free += rows
-        return turn
+        return found
 
     def _first_to_take(
-        self, turn: list[_Place], left_out: set[ConsumerSession], size: int, instant_ms: int, now: Now
+        self, line: list[_Place], left_out: set[ConsumerSession], size: int, instant_ms: int, now: Now
     ) -> ConsumerSession | None:
         """Return the least served session of these places that has room for a message of this size."""
         too_full: list[_Place] = []
         taker: ConsumerSession | None = None
-        while turn and taker is None:
-            served, _, session = turn[0]
+        while line and taker is None:
+            served, _, session = line[0]
             if session in left_out or session.free_rows(now) <= 0 or not session.joins(instant_ms):
-                heappop(turn)
+                heappop(line)
             elif served < session.served:
-                heapreplace(turn, self._place(session))
+                heapreplace(line, self._place(session))
             elif session.fits(size):
                 taker = session
             else:
-                too_full.append(heappop(turn))
+                too_full.append(heappop(line))
         self._looks -= len(too_full)
         for place in too_full:
-            heappush(turn, place)
+            heappush(line, place)
         return taker
+
+    def _further_to_take(
+        self,
+        line: list[_Place],
+        order: list[ConsumerSession],
+        unclaimed: _Unclaimed,
+        size: int,
+        instant_ms: int,
+        now: Now,
+    ) -> ConsumerSession | None:
+        """Let sessions take part that were not in turn yet, until one has room for a message of this size."""
+        while self._looks > 0:
+            session, _ = self._next(instant_ms, now)
+            if session is None:
+                break
+            self._looks -= 1
+            heappush(line, heappop(self._line))
+            session.in_line = False
+            unclaimed.add(session, len(order))
+            order.append(session)
+            if session not in unclaimed.left_out and session.fits(size):
+                return session
+        return None
 
 
 def _ends_of_runs(waits: U64) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from dueq import limits
-from dueq.core.delivery.consumers import Consumers, ConsumerSession, Runs
+from dueq.core.delivery.consumers import Consumers, ConsumerSession, Turn
 from dueq.core.delivery.due_queue import NEVER_MS
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import NEVER_US, Phase
@@ -91,10 +91,10 @@ class Leasing:
             self._end_look(lane, now)
         staged = self._staged_bytes()
         self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - staged
-        runs: Runs = {}
+        turn = Turn()
         for uid in picks.entries:
             lane = self._lanes[uid]
-            leased = self._propose(lane, picks.of(uid), runs, mesh_ms, now)
+            leased = self._propose(lane, picks.of(uid), turn, mesh_ms, now)
             self.is_cut |= leased == limits.RECORD_ROWS_MAX and lane.queue.head_ms <= ahead_ms
 
     def _lease_triggered(self, now: Now, mesh_ms: int) -> None:
@@ -117,7 +117,7 @@ class Leasing:
                 entries = entries[~over]
             if len(entries):
                 self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - self._staged_bytes()
-                self._propose(lane, entries[:free], {}, mesh_ms, now, queued=False)
+                self._propose(lane, entries[:free], Turn(), mesh_ms, now, queued=False)
 
     def _look_for_expired(self, lanes: list[Lane], mesh_ms: int, now: Now) -> None:
         """End what has expired and is next, though nobody has credit: else it would stay where nobody consumes."""
@@ -159,14 +159,14 @@ class Leasing:
         return min(limits.RECORD_ROWS_MAX, limits.PARTITION_LEASES_MAX - len(lane.leases), lane.allowed(now))
 
     def _propose(
-        self, lane: Lane, entries: Entries, runs: Runs, mesh_ms: int, now: Now, *, queued: bool = True
+        self, lane: Lane, entries: Entries, turn: Turn, mesh_ms: int, now: Now, *, queued: bool = True
     ) -> int:
         """Append one LEASE record for messages of one lane; those that cannot be leased go back to its queue.
 
         Args:
             lane: whose they are.
             entries: the messages.
-            runs: what was dealt in this turn before.
+            turn: what was dealt in this turn before.
             mesh_ms: now, by mesh time.
             now: the instant.
             queued: they were taken out of the queue; else they were triggered, and cost no token.
@@ -180,7 +180,7 @@ class Leasing:
             entries = entries[:count]
         waits = np.maximum(entries["wait_at"], np.uint64(mesh_ms))
         strict = queued and self._turns.strict
-        rows, owners, column = self._consumers.deal(entries["size"], waits, runs, now, strict=strict)
+        rows, owners, column = self._consumers.deal(entries["size"], waits, turn, now, strict=strict)
         if rows is not None:
             left = np.ones(len(entries), np.bool_)
             left[rows] = False

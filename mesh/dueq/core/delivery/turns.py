@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dueq import limits
 from dueq.core.delivery.due_queue import DueQueue
 from dueq.core.delivery.fair_queue import FairQueue
 from dueq.core.delivery.group_rates import GroupRates
@@ -232,6 +233,8 @@ class PriorityTurns:
             (lane, lane.take_waiting(demand.mesh_ms, min(demand.free, picks.room(lane.uid))))
             for lane in lanes
         ]
+        # The lane that has the first message is dealt first: where bytes are short, it has a claim to them.
+        found.sort(key=lambda each: _place(each[1]))
         if len(found) == 1:
             lane, entries = found[0]
             picks.add(lane.uid, entries)
@@ -245,6 +248,13 @@ class PriorityTurns:
             picks.add(lane.uid, entries[mine])
             lane.queue.put_back(entries[~mine])
             at += len(entries)
+
+
+def _place(entries: Entries) -> tuple[int, int]:
+    """Return what the first of them is ordered by; no entries are last."""
+    if not len(entries):
+        return limits.RANK_MAX + 1, 0
+    return int(ranks_of(entries[:1])[0]), int(entries["wait_at"][0])
 
 
 class FairTurns:

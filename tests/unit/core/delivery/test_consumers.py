@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from dueq.core.delivery.consumers import RUN_ROWS, Consumers, ConsumerSession, Runs
+from dueq.core.delivery.consumers import RUN_ROWS, Consumers, ConsumerSession, Turn
 from dueq.limits import DEAL_LOOKS_MAX
 from tests.unit.core.led import Stage, at
 
@@ -26,11 +26,11 @@ def _line(
 
 
 def _deal(
-    consumers: Consumers, waits: list[int], sizes: list[int] | None = None, runs: Runs | None = None
+    consumers: Consumers, waits: list[int], sizes: list[int] | None = None, turn: Turn | None = None
 ) -> list[int]:
     """Deal rows; returns the session number of each, 0 for one that found nobody."""
     weights = np.array(sizes if sizes is not None else [10] * len(waits), np.uint32)
-    deal = consumers.deal(weights, np.array(waits, np.uint64), {} if runs is None else runs, at(0))
+    deal = consumers.deal(weights, np.array(waits, np.uint64), turn or Turn(), at(0))
     owners = [deal.owners[index].number_here for index in deal.column.tolist()]
     if deal.rows is None:
         return owners
@@ -61,9 +61,9 @@ def test_single_messages_go_round() -> None:
 
 def test_partitions_that_are_dealt_in_one_turn_make_common_runs() -> None:
     consumers, _ = _line(2)
-    runs: Runs = {}
-    assert _deal(consumers, [5, 5, 6], runs=runs) == [1, 1, 2]
-    assert _deal(consumers, [5, 6, 6], runs=runs) == [1, 2, 2]
+    turn = Turn()
+    assert _deal(consumers, [5, 5, 6], turn=turn) == [1, 1, 2]
+    assert _deal(consumers, [5, 6, 6], turn=turn) == [1, 2, 2]
     assert sorted(_deal(consumers, [5, 6])) == [1, 2]  # a turn of its own: both were dealt three
 
 
@@ -111,6 +111,15 @@ def test_shares_are_even_over_a_second(
         out = out[:keep]
     even = sum(counts.values()) / 3
     assert all(abs(count - even) <= 0.05 * even for count in counts.values()), counts
+
+
+@pytest.mark.parametrize("busy", [1, 3])
+def test_an_idle_consumer_gets_what_does_not_fit_those_that_are_next(busy: int) -> None:
+    consumers, sessions = _line(busy + 1, credit_bytes=1_000)
+    assert _deal(consumers, [1] * busy, [600] * busy) == list(range(1, busy + 1))
+    sessions[-1].served = 9
+    assert _deal(consumers, [2], [600]) == [busy + 1]
+    assert _deal(consumers, [3], [600]) == [0]
 
 
 def test_a_heavy_row_keeps_its_claim_and_light_ones_go_on() -> None:

@@ -1,0 +1,62 @@
+"""Where bytes of credit are short, a large message has a claim to a consumer."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq_codecs.messages import Push
+from dueq_codecs.records import RecordKind
+from tests.unit.core.led import ALICE, Stage, at, keys_in
+
+KINDS = ("timeline", "priority", "fair")
+HOUR_MS = 3_600_000
+LARGE = 1_000
+
+
+def attach(stage: Stage, ms: int, name: bytes) -> None:
+    stage.attach(ms, name, credit=10, credit_bytes=LARGE, lease_ms=HOUR_MS)
+
+
+def beat(stage: Stage, ms: int, name: bytes, number: int) -> None:
+    stage.beat(ms, name, number=number, credit=10, credit_bytes=LARGE, lease_ms=HOUR_MS, push_seen=1 << 40)
+
+
+def ack_first(stage: Stage, ms: int, held: list[tuple[int, int, int]]) -> None:
+    """Settle the message that is held longest."""
+    uid, key, token = held.pop(0)
+    stage.leds[uid].change(RecordKind.ACK, [key], at(ms), token=[token])
+    stage.commit(ms)
+
+
+def rows_of(pushes: list[Push]) -> list[tuple[int, int, int]]:
+    return [
+        row
+        for push in pushes
+        for row in zip(push.uid.tolist(), keys_in(push), push.token.tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("large_uid", [1, 2])
+def test_small_messages_that_keep_coming_do_not_starve_a_large_one(
+    kind: str, partitions: int, large_uid: int
+) -> None:
+    """One consumer, which always has some small ones; those of another partition have no claim before it, either."""
+    uid, other = min(large_uid, partitions), 1 + (large_uid % partitions)
+    stage = Stage(partitions=partitions, kind=kind)
+    attach(stage, 0, ALICE)
+    stage.insert([0] * 6, uid=other, size=100)
+    held = rows_of(stage.run(1))
+    assert len(held) == 6
+    [large] = stage.insert([2], ms=2, uid=uid, size=900)
+    seen: list[tuple[int, int]] = []
+    for ms in range(3, 203, 10):
+        stage.insert([ms], ms=ms, uid=other, size=100)
+        came = rows_of(stage.run(ms))
+        seen += [(row[0], row[1]) for row in came]
+        held += came
+        if held:
+            ack_first(stage, ms, held)
+        beat(stage, ms, ALICE, ms)
+    assert (uid, large) in seen
