@@ -97,6 +97,7 @@ class FairQueue:
         for of, wait_at, key in zip(*columns, strict=True):
             number = of >> RANK_BITS
             if wait_at <= self.until_ms and (leaf := self._leaves.get(number)) is not None:
+                self._wake_due(number)
                 self._is_ready(leaf, of & _RANK_MASK, wait_at << KEY_BITS | key)
                 continue
             place = (wait_at << KEY_BITS | key) << RANK_BITS | of & _RANK_MASK
@@ -272,6 +273,12 @@ class FairQueue:
             self._sleeping.clear()
         if not self._leaves:
             self._leaves.clear()
+
+    def _wake_due(self, number: int) -> None:
+        """Let be ready what an awake group has asleep that is due: a message that comes now is behind that."""
+        heap, bound = self._sleeping.get(number), (self.until_ms + 1) << KEY_BITS + RANK_BITS
+        if heap is not None and heap[0] < bound:
+            self._wake_group(number, bound, self.until_ms)
 
     def _wake_group(self, number: int, bound: int, until_ms: int) -> None:
         heap = self._sleeping.get(number)
@@ -489,10 +496,10 @@ class FairQueue:
             return node
         for _ in range(node.ring_size):
             child = node.front
-            if not self._looks or child is None:
+            if child is None or self._looks <= 0:
                 break
             leaf = self._next(child, until_ms) if self._may_give(child, until_ms) else None
-            if leaf is not None or self._stopped:
+            if leaf is not None or self._stopped or self._looks <= 0:
                 return leaf
             self._looks -= 1
             if self._has_more(child):

@@ -419,6 +419,40 @@ def test_one_look_passes_over_a_bounded_number_of_groups() -> None:
     assert "z" in (story.pop(1), story.pop(1))
 
 
+def test_one_look_passes_over_a_bounded_number_of_groups_below_others() -> None:
+    story, looks = Story(), 0
+    for number in range(2 * FAIR_LOOKS_MAX):
+        story.wait(f"a{number % 64}.b{number}")
+        story.set(f"a{number % 64}.b{number}", GroupSettings(paused=True))
+    story.wait("z")
+
+    def looked_at(node: Node, until_ms: int) -> bool:
+        nonlocal looks
+        looks += 1
+        return may_give(node, until_ms)
+
+    may_give, story.queue._may_give = story.queue._may_give, looked_at  # type: ignore[method-assign]
+    given = []
+    while "z" not in given:
+        before = looks
+        given.append(story.pop(1))
+        assert looks - before <= 2 * (FAIR_LOOKS_MAX + 64)
+    assert len(given) < 8
+
+
+def test_a_message_that_comes_while_many_groups_wake_is_behind_earlier_ones_of_its_group() -> None:
+    story = Story()
+    for number in range(4 * FAIR_WAKES_MIN):
+        story.wait(f"u{number}", at=NOW + 100)
+    story.set("g", GroupSettings(weight=9))
+    keys = story.wait("g", 3)
+    keys += story.wait("g", at=NOW + 100)
+    assert (story.pop(1), story.pop(1, NOW + 200)) == ("g", "g")
+    keys += story.wait("g", at=NOW + 150)
+    given = keys_of(story.queue.pop(NOW + 200, 3, story.leases.slot_of.keys())).tolist()
+    assert given == keys[2:]
+
+
 def test_a_queue_that_has_given_everything_keeps_no_groups() -> None:
     story = Story()
     for name in ("a", "a.b", "a.b.c", "x.y", ""):
