@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from dueq.core.front.pages import fitting
 from dueq.core.state.group_table import Group
 from dueq_codecs.groups import AS_CREATED
 
@@ -20,13 +21,14 @@ def page(led: list[Partition], after: str) -> dict[str, Any]:
     partitions = []
     for partition in led:
         found = partition.contents.groups_after(after, PAGE_ROWS_MAX + 1)
+        shown = fitting(map(_shown, found[:PAGE_ROWS_MAX]), len(led))
         partitions.append(
             {
                 "uid": partition.uid,
                 "epoch": partition.epoch,
                 "sequence": partition.applied,
-                "groups": [_shown(group) for group in found[:PAGE_ROWS_MAX]],
-                "more": len(found) > PAGE_ROWS_MAX,
+                "groups": shown,
+                "more": len(shown) < len(found),
             }
         )
     return {"partitions": partitions}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
+from dueq.core.front.pages import fitting
 from dueq.core.state.recurrence import Recurrence
 from dueq.recurring.terms import unpacked
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 PAGE_ROWS_MAX = 500
 """Recurrences of one partition in one document: some milliseconds of work."""
-PAGE_CHARACTERS_MAX = 1 << 20
-"""Their terms together, in all partitions of one document: it has to fit a frame."""
 
 
 def one(led: list[Partition], name: str, now_ms: int) -> dict[str, Any]:
@@ -34,13 +33,7 @@ def page(led: list[Partition], after: str, now_ms: int) -> dict[str, Any]:
     partitions = []
     for partition in led:
         found = partition.contents.recurrences_after(after, PAGE_ROWS_MAX + 1)
-        room = PAGE_CHARACTERS_MAX // len(led)
-        shown: list[dict[str, Any]] = []
-        for recurrence in found[:PAGE_ROWS_MAX]:
-            room -= len(recurrence.document)
-            if room < 0 and shown:
-                break
-            shown.append(_shown(partition, recurrence, now_ms))
+        shown = fitting((_shown(partition, each, now_ms) for each in found[:PAGE_ROWS_MAX]), len(led))
         partitions.append(_view(partition, shown, more=len(shown) < len(found)))
     return {"partitions": partitions}
 

@@ -1,13 +1,20 @@
-"""The longest page of browsing fits into a frame: its texts are bounded by what a partition keeps of them."""
+"""The longest page of browsing fits into a frame, and so do the longest pages of groups and recurrences."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 import numpy as np
 
 from dueq import limits
+from dueq.core.front import group_documents, recurrence_documents
+from dueq.core.state.group_table import GroupTable
+from dueq.core.state.recurrence import Recurrence
+from dueq.recurring.terms import packed
 from dueq_codecs.frames import encode
 from dueq_codecs.groups import GROUP_BYTES_MAX
-from dueq_codecs.messages import BrowseReply, Code
+from dueq_codecs.messages import BrowseReply, Code, Reply
 from dueq_codecs.records import REASON_BYTES_MAX
 
 
@@ -26,3 +33,50 @@ def test_a_page_whose_rows_have_the_longest_texts_fits_into_a_frame() -> None:
         heading=place, headings=(limits.HEADINGS_BYTES_MAX // rows * "h",) * rows,
     )  # fmt: skip
     assert max(map(len, encode(page, [b""]))) < limits.FRAME_BYTES_MAX
+
+
+PARTITIONS = 64
+
+
+class Led:
+    """A partition with many groups and recurrences."""
+
+    epoch, applied = 1, 2
+
+    def __init__(self, uid: int, names: list[str]) -> None:
+        self.uid = uid
+        self.contents = self
+        self.groups = GroupTable()
+        self.groups.numbers(names, range(len(names)))
+        for name in names:
+            self.groups.by_name[name].messages = 1
+        terms = packed({"every_ms": 3_600_000})
+        self.recurrences = [Recurrence(name, at, terms, b"", at) for at, name in enumerate(names)]
+
+    def groups_after(self, after: str, most: int) -> list[Any]:
+        return self.groups.after(after, most)
+
+    def recurrences_after(self, after: str, most: int) -> list[Recurrence]:
+        return self.recurrences[:most]
+
+
+def led(name: str) -> list[Any]:
+    return [Led(uid, [f"{name}-{uid}-{at}" for at in range(1_001)]) for uid in range(PARTITIONS)]
+
+
+def fits(page: dict[str, Any]) -> bool:
+    return sum(map(len, encode(Reply(1, Code.OK, document=json.dumps(page))))) < limits.FRAME_BYTES_MAX
+
+
+def test_a_page_of_many_groups_fits_into_a_frame() -> None:
+    for name in ("customer", 100 * "\u043a"):
+        page = group_documents.page(led(name), "")
+        assert fits(page)
+        assert all(each["groups"] and each["more"] for each in page["partitions"])
+
+
+def test_a_page_of_many_recurrences_fits_into_a_frame() -> None:
+    for name in ("report", 100 * "\u043e"):
+        page = recurrence_documents.page(led(name), "", 1_700_000_000_000)
+        assert fits(page)
+        assert all(each["recurrences"] and each["more"] for each in page["partitions"])
