@@ -65,14 +65,15 @@ class Pull:
         until_us: (mono) how long it waits for a message.
         heard_us: (mono) when it is to be told that it has arrived; NEVER_US: it was.
         first_us: (mono) when its first push left; NEVER_US: none has.
+        armed_us: (mono) when it is looked at next; NEVER_US: when something happens.
     """
 
-    __slots__ = ("first_us", "heard_us", "number", "session", "until_us")
+    __slots__ = ("armed_us", "first_us", "heard_us", "number", "session", "until_us")
 
     def __init__(self, session: ConsumerSession) -> None:
         self.session = session
         self.number = 0
-        self.until_us = self.heard_us = self.first_us = NEVER_US
+        self.until_us = self.heard_us = self.first_us = self.armed_us = NEVER_US
 
     @property
     def is_ending(self) -> bool:
@@ -294,7 +295,7 @@ class Pulls:
         """The process was paused."""
         for pull in self._open.values():
             pull.session.shift(gap_us)
-            for name in ("until_us", "heard_us", "first_us"):
+            for name in ("until_us", "heard_us", "first_us", "armed_us"):
                 if (at_us := getattr(pull, name)) < NEVER_US:
                     setattr(pull, name, at_us + gap_us)
         self._timers = [(at_us + gap_us, name) for at_us, name in self._timers]
@@ -306,7 +307,11 @@ class Pulls:
         names = [session.pull for session in self._consumers.dealt_pulls.values()]
         dealt = len(names)
         while self._timers and self._timers[0][0] <= now.mono_us:
-            names.append(heappop(self._timers)[1])
+            at_us, name = heappop(self._timers)
+            pull = self._open.get(name)
+            if pull is not None and pull.armed_us == at_us:
+                pull.armed_us = NEVER_US
+                names.append(name)
         coming = self._coming(names)
         for place, name in enumerate(names):
             pull = self._open.get(name)
@@ -360,7 +365,9 @@ class Pulls:
         at_us = pull.next_us
         if now is not None and at_us <= now.mono_us:
             at_us = now.mono_us + GATHER_US
-        heappush(self._timers, (at_us, pull.session.pull))
+        if at_us < pull.armed_us:
+            pull.armed_us = at_us
+            heappush(self._timers, (at_us, pull.session.pull))
 
     # -------------------------------------------------------------- ends
 

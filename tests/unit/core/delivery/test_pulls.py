@@ -385,6 +385,18 @@ def test_a_pull_that_is_listed_waits_on_and_one_that_is_not_ends() -> None:
     assert (push.consumer_id, keys_in(push)) == (PULL, keys)
 
 
+def test_a_pull_that_is_repeated_and_listed_is_looked_at_once_at_a_time() -> None:
+    stage, _ = staged(0)
+    for attach in range(1, 101):
+        pull(stage, 20, attach=attach, wait_ms=6_500)
+    for ms in range(5_000, 25_000, 500):
+        if not ms % 5_000:
+            say_waiting(stage, ms, (PULL, 100, 6_500))
+        stage.run(ms)
+    assert not ends(stage)
+    assert len(stage.dispatcher._pulls._timers) == 1
+
+
 def test_a_listed_pull_ends_when_its_client_says_no_more_of_it() -> None:
     stage, _ = staged(0)
     pull(stage, 0, wait_ms=6_500)
