@@ -228,8 +228,9 @@ class Pulling:
         self.ask_again(pulling, asked)
 
     def ask_again(self, pulling: PullCall, asked: Asked) -> None:
-        """Repeat a question for the time that is left."""
-        asked.wait_us = min(pulling.left_us(self._context.mono_us), LONGEST_US)
+        """Repeat a question for the time that is left; once something has come, for what is missing of that alone."""
+        asked.credit = 0 if pulling.got else pulling.event.count
+        asked.wait_us = 0 if pulling.got else min(pulling.left_us(self._context.mono_us), LONGEST_US)
         self._ask(pulling, asked)
 
     # -------------------------------------------------------------- answers
@@ -367,7 +368,7 @@ class Pulling:
             self._complete(pulling)
         elif not pulling.asked:
             self._ask_next(pulling)
-        elif asked.wait_us and pulling.left_us(self._context.mono_us) >= SHORT_US:
+        elif pulling.left_us(self._context.mono_us) >= SHORT_US:
             self.ask_all(pulling, [asked.leader])  # the others wait on
 
     def _drop(self, pulling: PullCall, asked: Asked) -> None:

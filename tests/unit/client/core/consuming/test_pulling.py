@@ -601,3 +601,27 @@ def test_what_came_late_and_whose_lease_is_over_ends_no_call() -> None:
     stage.receive("a", end(again, ended=False))
     bring(stage, first, b"x", left_ms=2_000)
     assert not of(stage.run_until(stage.ms + 4_000), Completed)
+
+
+def test_a_leader_that_has_taken_back_what_was_missing_is_waited_for_again() -> None:
+    """Its push could not be sent. The other leader waits all the time."""
+    stage = staged("a", "b")
+    frame = pull(stage, wait_ms=6_000, timeout_ms=40_000)
+    [second] = pulls_in(stage.receive(frame.leader, end(frame)))
+    one, other = pulls_in(stage.receive(second.leader, end(second)))
+    stage.receive(one.leader, end(one, ended=False))
+    stage.receive(other.leader, end(other, ended=False))
+    [again] = pulls_in(stage.receive(one.leader, end(one, pushes=1)) + stage.run_until(stage.ms + 60))
+    assert (again.leader, again.credit, again.wait_ms) == (one.leader, 0, 0)
+    [waits] = pulls_in(stage.receive(again.leader, end(again)))
+    assert (waits.leader, waits.credit) == (one.leader, 10)
+    assert waits.wait_ms > 5_000
+
+
+def test_a_question_for_what_is_missing_that_nobody_answers_is_followed_by_one_for_messages() -> None:
+    stage = staged("a")
+    frame = pull(stage, wait_ms=60_000, timeout_ms=90_000)
+    [again] = pulls_in(stage.receive("a", end(frame, pushes=1)) + stage.run_until(stage.ms + 60))
+    assert again.credit == 0
+    waits = pulls_in(stage.run_until(stage.ms + 1_100))[0]
+    assert waits.credit == 10
