@@ -203,6 +203,7 @@ class Stager:
             (place, upload) for place, upload in self._uploads.items() if upload.lane is not lane
         )
         self._chunks = {token: asked for token, asked in self._chunks.items() if asked[0].lane is not lane}
+        self._read_chunks()  # all that were being read may have been of this lane
 
 
 def fit_bytes(entries: Entries, room: int, empty: bool) -> int:
