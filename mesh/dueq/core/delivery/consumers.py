@@ -90,6 +90,8 @@ class ConsumerSession:
     """Its leases are detached, as those of a pull are."""
     dealt_ms: int | None = None
     """Of a pull: the instant of all that was dealt to it; None: nothing was."""
+    chunk_us: int = 0
+    """(mono) when a chunk of a long payload last left for it."""
     told_round: int = 0
     """Number of the last time of waiting that it was told of."""
     told_us: int = -SESSION_US
@@ -141,6 +143,7 @@ class ConsumerSession:
     def shift(self, gap_us: int) -> None:
         """The process was paused: as long, nothing could be heard of it."""
         self.heard_us += gap_us
+        self.chunk_us += gap_us
         self.unseen = deque(push._replace(sent_us=push.sent_us + gap_us) for push in self.unseen)
 
     def restate(self, frame: ConsumerFrame) -> None:

@@ -284,7 +284,7 @@ class TopicDispatcher:
         """A read that `take_reads` gave out was answered; returns whether all that is still wanted could be read."""
         self._dirty = True
         if isinstance(done, ChunkRead):
-            return self._stager.chunk_read(done)
+            return self._stager.chunk_read(done, now)
         return self._stager.payloads_read(done)
 
     # -------------------------------------------------------------- work

@@ -46,7 +46,7 @@ from dueq_codecs.records import LEVEL_OF_KINDS
 GATHER_US: Final = 50_000
 """How long the rest of an answer may follow its first push."""
 GRACE_US: Final = 1_000_000
-"""How long after a pull's time the messages dealt to it may still be committed and pushed."""
+"""How long after a pull's time, or after the last chunk, the messages dealt to it may still be committed and pushed."""
 HEARD_US: Final = 200_000
 """A pull that waits is told after this time that it has arrived."""
 KEPT_US: Final = 2_000_000
@@ -331,7 +331,7 @@ class Pulls:
         elif coming:
             if now.mono_us >= pull.until_us:
                 session.credit = 0
-            if now.mono_us >= pull.until_us + GRACE_US:
+            if now.mono_us >= max(pull.until_us, session.chunk_us) + GRACE_US:
                 self._end(pull, now)
         elif now.mono_us >= pull.until_us:
             self._end(pull, now)

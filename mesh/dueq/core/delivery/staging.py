@@ -22,6 +22,7 @@ from dueq.core.ports.entry import FLAG_UPLOAD, Entries
 from dueq.core.ports.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
 from dueq.core.state.entry_rows import Slots
 from dueq.core.turn.metrics import CoreMetrics
+from dueq.instant import Now
 from dueq_codecs.messages import PushChunk
 from dueq_codecs.records import U64
 
@@ -125,7 +126,7 @@ class Stager:
     # -------------------------------------------------------------- long payloads
 
     def send_ahead(self, lane: Lane, slots: Slots, entries: Entries) -> None:
-        """Begin to send the chunks of granted uploads (anew, for those that had begun)."""
+        """Begin to send the chunks of uploads: anew, unless they are on their way to a session that waits for them."""
         if not has_uploads(entries):
             return
         uploads = np.flatnonzero(entries["flags"] & FLAG_UPLOAD)
@@ -136,6 +137,9 @@ class Stager:
             session = self._consumers.by_number.get(owner)
             if session is None or not session.reachable:
                 continue
+            running = self._uploads.get((lane, slot))
+            if running is not None and self._session_of(running) is session:
+                continue
             leases.ready[slot] = 0
             self._uploads[lane, slot] = _Upload(
                 lane, slot, int(leases.token[slot]), owner, session.attach, int(entries["place"][at]),
@@ -144,16 +148,20 @@ class Stager:
         self._read_chunks()
 
     def _session_of(self, upload: _Upload) -> ConsumerSession | None:
-        """Return the session that still waits for an upload; None: none does."""
+        """Return the session that still waits for an upload; None: none does.
+
+        What was on its way to an earlier attach of a consumer is sent anew. A pull that is repeated goes on: if it
+        began anew each time, a payload that takes longer than its client's patience would never be whole.
+        """
         leases = upload.lane.leases
         if int(leases.token[upload.slot]) != upload.token:
             return None
         if int(leases.phase[upload.slot]) not in (Phase.GRANTED, Phase.AGAIN):
             return None
         session = self._consumers.by_number.get(upload.owner)
-        if session is None or not session.reachable or session.attach != upload.attach:
+        if session is None or not session.reachable:
             return None
-        return session
+        return session if session.pull or session.attach == upload.attach else None
 
     def _read_chunks(self) -> None:
         """Read on, one chunk of each upload in turn."""
@@ -168,7 +176,7 @@ class Stager:
             if upload.next < upload.chunks:
                 self._uploads[place] = upload
 
-    def chunk_read(self, done: ChunkRead) -> bool:
+    def chunk_read(self, done: ChunkRead, now: Now) -> bool:
         """A chunk came from the store: send it on; False if it could not be read."""
         upload, chunk = self._chunks.pop(done.token, (None, 0))
         if upload is None:
@@ -179,6 +187,7 @@ class Stager:
             self._metrics.errors["payload_unreadable"] += 1
             upload.token = -1  # given up: the lease runs down unpushed
         elif session is not None and done.data is not None:
+            session.chunk_us = now.mono_us
             self._forward(session, upload, chunk, done.data)
         self._read_chunks()
         return not lost
