@@ -10,9 +10,12 @@ from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.events import Pull
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import DueqError
+from dueq_codecs.messages import PushChunk
 
 Lease = tuple[int, int, int, int]
 """uid, sequence, row and token, as a question lists them."""
+Piece = tuple[int, int, int, int, int]
+"""The lease that a chunk belongs to, and its number."""
 
 
 def leases_of(deliveries: Iterable[Delivery]) -> list[Lease]:
@@ -27,12 +30,14 @@ class Question:
         attach: its number.
         pushes: numbers of its pushes that have arrived whole.
         sent: how many the leader has said that there were; -1: it has not ended.
+        pieces: chunks of long payloads that have come.
     """
 
     def __init__(self, attach: int = 0) -> None:
         self.attach = attach
         self.pushes: set[int] = set()
         self.sent = -1
+        self.pieces: set[Piece] = set()
 
     @property
     def is_answered(self) -> bool:
@@ -52,12 +57,13 @@ class Asked:
         until_us: how long it waits (mono), as far as it has confirmed it.
         credit: messages that were asked for.
         heard: it has said of the present question that it waits.
+        chunk_us: when a chunk last came since the present question (mono); 0: none has.
     """
 
     def __init__(self, leader: str, wait_us: int, credit: int) -> None:
         self.leader, self.wait_us, self.credit = leader, wait_us, credit
         self.question = self.before = Question()
-        self.begun_us = self.until_us = self.link = 0
+        self.begun_us = self.until_us = self.link = self.chunk_us = 0
         self.heard = False
         self.timer: Timer | None = None
 
@@ -70,10 +76,23 @@ class Asked:
         """Return the present question or the one before, if this is its number."""
         return next((each for each in (self.question, self.before) if each.attach == attach), None)
 
+    def brought(self, chunk: PushChunk, now_us: int) -> None:
+        """Take note of a chunk of the present answer or the one before: it is news if it has not come with it yet."""
+        question = self.numbered(chunk.attach)
+        piece = chunk.uid, chunk.sequence, chunk.row, chunk.token, chunk.chunk
+        if question is not None and piece not in question.pieces:
+            question.pieces.add(piece)
+            self.chunk_us = now_us
+
     def ask(self, attach: int) -> None:
         """Put the question anew."""
         self.before, self.question = self.question, Question(attach)
-        self.heard = False
+        self.heard, self.chunk_us = False, 0
+
+    @property
+    def alive_us(self) -> int:
+        """Until when it has shown that it is at work on the present question (mono); 0: it has not."""
+        return max(self.until_us if self.heard else 0, self.chunk_us)
 
     @property
     def waits(self) -> bool:

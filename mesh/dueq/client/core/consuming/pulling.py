@@ -42,7 +42,7 @@ from dueq_codecs.records import RecordKind
 SILENCE_US: Final = 1_000_000
 """A leader that has not answered for this long is asked again, or left out."""
 PATIENCE_US: Final = 3_000_000
-"""The same for one that has said that it waits, after its time."""
+"""The same for one that has said that it waits, after its time; and for one that has sent a chunk, after that."""
 MISSING_US: Final = 50_000
 """How long pushes may follow the end of an answer."""
 AGAIN_US: Final = 100_000
@@ -216,8 +216,8 @@ class Pulling:
         """No answer: ask again where somebody waits for it, else the next."""
         if pulling.asked.get(asked.leader) is not asked or pulling.over:
             return
-        patience_us = asked.until_us + PATIENCE_US - self._context.mono_us
-        if asked.heard and patience_us > 0:  # it has confirmed since that it waits
+        patience_us = asked.alive_us + PATIENCE_US - self._context.mono_us
+        if asked.alive_us and patience_us > 0:  # it has confirmed since that it waits, or its chunks come
             asked.set_timer(self._context.after(patience_us, lambda: self._silent(pulling, asked)))
             return
         self._waiting.in_trouble(pulling)
@@ -322,8 +322,11 @@ class Pulling:
             self._maybe_answered_late(pulling, asked)
 
     def chunk_pushed(self, chunk: PushChunk, body: bytes | memoryview) -> None:
-        """A part of a long payload has come."""
-        self._open[chunk.consumer_id].arrivals.chunk(chunk, body)
+        """A part of a long payload has come: its leader need not be asked again."""
+        pulling = self._open[chunk.consumer_id]
+        pulling.arrivals.chunk(chunk, body)
+        for asked in pulling.asked.values():  # each question has a number of its own
+            asked.brought(chunk, self._context.mono_us)
 
     def link_down(self, number: int) -> None:
         """Ask by another link what was asked by this one."""
