@@ -49,6 +49,8 @@ class SentPush(NamedTuple):
     """None of its messages can be with the consumer from an earlier push."""
     parts: list[tuple[Lane, Slots, U64]]
     """Lanes, slots and tokens. A partition that is led again has another lane, whose slots hold other leases."""
+    upload_bytes: int = 0
+    """Bytes that have gone ahead of it in chunks."""
 
 
 @dataclass(slots=True, eq=False)

@@ -276,6 +276,11 @@ def inline_sizes(entries: Entries) -> I64:
     return sizes
 
 
+def upload_bytes(entries: Entries) -> int:
+    """Return the bytes of payload that travel in chunks."""
+    return total(entries["size"]) - total(inline_sizes(entries)) if has_uploads(entries) else 0
+
+
 def has_uploads(entries: Entries) -> bool:
     """Return whether any payload travels in chunks."""
     flags = entries["flags"]

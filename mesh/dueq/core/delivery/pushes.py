@@ -14,7 +14,7 @@ import numpy as np
 
 from dueq.core.delivery.consumers import ConsumerSession, SentPush
 from dueq.core.delivery.lane import Lane
-from dueq.core.delivery.leases import I64, Body, Phase, inline_sizes, total
+from dueq.core.delivery.leases import I64, Body, Phase, inline_sizes, total, upload_bytes
 from dueq.core.delivery.prepared import lay_out, more_of
 from dueq.core.ports.entry import Entries, is_full, is_wide, joined, keys_of
 from dueq.core.state.entry_rows import Slots
@@ -119,9 +119,10 @@ def build(
         now: this instant.
     """
     session.push_number += 1
-    session.unseen.append(SentPush(session.push_number, now.mono_us, _is_first(leaving), _parts(leaving)))
-    uid, left_ms, bodies = _release(leaving, now)
     entries = leaving.entries
+    parts, ahead = _parts(leaving), upload_bytes(entries)
+    session.unseen.append(SentPush(session.push_number, now.mono_us, _is_first(leaving), parts, ahead))
+    uid, left_ms, bodies = _release(leaving, now)
     push = Push(
         topic=topic,
         consumer_id=session.address,

@@ -3,7 +3,7 @@
 A connection promises nothing, so two exchanges find what is missing (protocol case B8). On attaching, a consumer lists
 the leases that it holds. In each beat it says up to which number every push has arrived. A push that was sent a second
 ago and is not among them goes out again under a new number. An empty push fills the old number's place, so that the
-count can go on.
+count can go on. Chunks of long payloads go before their push, and may be on their way for longer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ from dueq_codecs.records import U64
 AGAIN_MAX: Final = 256
 """Lists of leases to be pushed again; more become one for each lane."""
 RESEND_US: Final = 1_000_000
-"""Age at which a push should have been seen."""
+"""Age at which a push should have been seen, but for the chunks that go before it."""
+SLOWEST_LINK: Final = 1 << 20
+"""Bytes of chunks a second that every consumer's link is taken to carry: chunks sent anew would only clog it."""
+TRAVEL_SHARE: Final = 4
+"""Chunks are waited for during this part of a lease at most: to be pushed again, it needs half of its time."""
 FILLERS_MAX: Final = 256
 """Lost pushes that one beat repairs."""
 
@@ -108,8 +112,8 @@ class Resending:
 
     def _resend(self, session: ConsumerSession, route: Route, now: Now) -> None:
         """Push again what was sent too long ago; an empty push fills each lost number."""
-        late = [push for push in session.unseen if push.sent_us <= now.mono_us - RESEND_US][:FILLERS_MAX]
-        for number, _, _, parts in late:
+        late = _late(session, now)
+        for number, _, _, parts, _ in late:
             for lane, slots, tokens in parts:
                 if self._lanes.get(lane.uid) is lane:
                     self.push_again(lane, _still_with(session, lane, slots, tokens))
@@ -149,6 +153,18 @@ class Resending:
                         still = _still_with(session, lane, slots, tokens)
                         lane.leases.phase[still] = Phase.RETURNED
                         lane.end_now(still, now)
+
+
+def _late(session: ConsumerSession, now: Now) -> list[SentPush]:
+    """Return the first pushes that should have been seen by now, with all that is on its way before them."""
+    late, ahead = [], 0
+    longest_us = session.lease_ms * 1000 // TRAVEL_SHARE
+    for push in session.unseen:
+        ahead += push.upload_bytes
+        travel_us = min(ahead * 1_000_000 // SLOWEST_LINK, longest_us)
+        if push.sent_us <= now.mono_us - RESEND_US - travel_us:
+            late.append(push)
+    return late[:FILLERS_MAX]
 
 
 def _still_with(session: ConsumerSession, lane: Lane, slots: Slots, tokens: U64) -> Slots:

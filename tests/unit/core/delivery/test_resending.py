@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dueq import limits
+from dueq.core.delivery.resending import SLOWEST_LINK
 from dueq.core.ports.events import Route
 from dueq_codecs.messages import Code, ConsumerReply, Push, PushChunk
 from dueq_codecs.records import RecordKind
@@ -171,6 +172,52 @@ def test_chunks_begin_anew_after_an_attach() -> None:
     chunks = [m for _, m, _ in stage.sent if isinstance(m, PushChunk)]
     assert [(m.attach, m.chunk) for m in chunks] == [(2, 0), (2, 1), (2, 2)]
     assert [push.attach for push in stage.run(100)] == [2]
+
+
+def long_pushed(dues_ms: list[int], chunks: int, lease_ms: int) -> tuple[Stage, list[int]]:
+    """A consumer to which messages of so many chunks were pushed; their keys."""
+    stage = Stage()
+    stage.attach(0, credit_bytes=1 << 30, lease_ms=lease_ms)
+    keys = []
+    for ms in dues_ms:
+        keys += stage.insert([ms], size=chunks * limits.CHUNK_BYTES, upload=ms)
+        stage.run(ms - 5)
+        stage.read_payloads(ms - 5)
+        assert [keys_in(push) for push in stage.run(ms)] == [keys[-1:]]
+    return stage, keys
+
+
+def beats_unseen(stage: Stage, from_ms: int, until_ms: int, lease_ms: int) -> list[PushChunk]:
+    """Beat each second without having seen the push; returns the chunks that are sent meanwhile."""
+    before = len(stage.sent)
+    for ms in range(from_ms, until_ms, 1_001):
+        stage.beat(ms, number=ms, credit_bytes=1 << 30, lease_ms=lease_ms, push_seen=0)
+        stage.run(ms)
+        stage.read_payloads(ms)
+    return [message for _, message, _ in stage.sent[before:] if isinstance(message, PushChunk)]
+
+
+def test_a_long_payload_is_not_sent_anew_while_a_slow_link_may_be_busy_with_it() -> None:
+    stage, _ = long_pushed([10], 16, lease_ms=60_000)
+    travel_ms = 16 * limits.CHUNK_BYTES * 1_000 // SLOWEST_LINK
+    assert not beats_unseen(stage, 1_010, 1_010 + travel_ms, 60_000)
+    chunks = beats_unseen(stage, 1_010 + travel_ms, 1_010 + travel_ms + 1, 60_000)
+    assert [message.chunk for message in chunks] == list(range(16))
+
+
+def test_what_is_behind_long_payloads_on_its_way_waits_for_them() -> None:
+    """All of it is on one connection, in order."""
+    stage, keys = long_pushed([10, 20, 30], 16, lease_ms=120_000)
+    travel_ms = 16 * limits.CHUNK_BYTES * 1_000 // SLOWEST_LINK
+    chunks = beats_unseen(stage, 1_030 + travel_ms, 1_030 + travel_ms + 1, 120_000)
+    assert {message.sequence << 16 | message.row for message in chunks} == {keys[0]}
+
+
+def test_a_lost_chunk_is_repaired_while_much_of_the_lease_is_left() -> None:
+    """The slowest link would need longer than the lease."""
+    stage, keys = long_pushed([10], 80, lease_ms=20_000)
+    assert [message.chunk for message in beats_unseen(stage, 1_010, 7_000, 20_000)] == list(range(80))
+    assert [keys_in(push) for push in stage.run(7_000)] == [keys]
 
 
 def led_again(stage: Stage, ms: float) -> None:
