@@ -45,6 +45,8 @@ from dueq_codecs.records import LEVEL_OF_KINDS
 
 GATHER_US: Final = 50_000
 """How long the rest of an answer may follow its first push."""
+CHUNK_US: Final = 200_000
+"""The same after a chunk: a long payload that always comes with short ones would never be pulled if it went back."""
 GRACE_US: Final = 1_000_000
 """How long after a pull's time, or after the last chunk, the messages dealt to it may still be committed and pushed."""
 HEARD_US: Final = 200_000
@@ -326,7 +328,7 @@ class Pulls:
             pull.first_us = now.mono_us
             self._arm(pull)
         if session.push_number:
-            if not coming or now.mono_us >= pull.first_us + GATHER_US:
+            if not coming or now.mono_us >= max(pull.first_us + GATHER_US, session.chunk_us + CHUNK_US):
                 self._end(pull, now, whole=not coming)
         elif coming:
             if now.mono_us >= pull.until_us:

@@ -109,3 +109,28 @@ def test_it_does_not_wait_for_chunks_that_come_no_more() -> None:
     stage.run(1_900)
     assert [end.push_sent for end in ends(stage)] == [0]
     assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE]
+
+
+def test_a_long_one_that_comes_with_short_ones_is_waited_for() -> None:
+    stage, _ = staged(2)
+    (key,) = stage.insert([10], size=3 * limits.CHUNK_BYTES, upload=77)
+    pull(stage, 20)
+    (short,) = stage.run(20)
+    assert len(short.uid) == 2
+    (push,) = read_all(stage, 20)
+    assert keys_in(push) == [key]
+    assert [end.push_sent for end in ends(stage)] == [2]
+    assert kinds(stage) == [RecordKind.LEASE]
+
+
+def test_short_ones_do_not_wait_for_chunks_that_come_no_more() -> None:
+    stage, _ = staged(2)
+    stage.insert([10], size=3 * limits.CHUNK_BYTES, upload=77)
+    pull(stage, 20)
+    stage.run(20)
+    read_one(stage, 60)
+    stage.run(200)
+    assert not ends(stage)
+    stage.run(300)
+    assert [end.push_sent for end in ends(stage)] == [1]
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE]
