@@ -77,6 +77,8 @@ class ReadCalls:
     ) -> Iterator[BrowsePage]:
         """Yield one partition's pages, as columns; all are of one snapshot, and there is at least one, maybe empty.
 
+        There is none where nothing can lie between `start` and `end`.
+
         Arguments and errors are those of `browse`. With `payloads` a page has about 1 MiB of them, or one message.
 
         Args:

@@ -134,7 +134,9 @@ class Merged:
             state=self.state,
         )  # fmt: skip
         async with aclosing(cast("Any", pages)) as walk:
-            page: BrowsePage = await anext(walk)
+            page: BrowsePage | None = await anext(walk, None)
+        if page is None:  # nothing can be in the interval
+            return _Some([], (), place, done=True)
         rows: list[tuple[Order, Place, ScheduledMessage]] = []
         order: Order = ()
         for message in page.messages():

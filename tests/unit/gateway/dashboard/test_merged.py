@@ -52,6 +52,8 @@ class Topic:
         limit: int,
         state: str,
     ) -> AsyncGenerator[Any, None]:
+        if end is not None and end <= (start or 0):
+            return
         rows = [each for each in self.messages[partition] if after is None or each.place > after]
         self.looked_at += len(rows[:limit])
         yield Page(rows[:limit])
@@ -121,6 +123,12 @@ def test_one_partition_of_groups_follows_the_other_on_full_pages(
         each.id for part in topic.messages for each in part
     ]
     assert all(len(page) == limit for page in pages[:-1])
+
+
+@pytest.mark.parametrize(("begin", "end"), [(2, 1), (1, 1), (None, 0)])
+def test_nothing_is_in_an_interval_that_ends_before_it_begins(begin: int | None, end: int) -> None:
+    wanted = Merged("mail", "waiting", begin, end, "", 5)
+    assert asyncio.run(wanted.page(Topic([[1], [2]]), "")) == ([], None)  # type: ignore[arg-type]
 
 
 def test_a_cursor_is_what_the_page_before_said() -> None:
