@@ -117,7 +117,7 @@ class Worker:
         try:
             async for message in consumer:
                 self._taken = message
-                if self.now_ms() < self.counters.held_until_ms or self._gone:
+                if self._held:
                     await self._give_back(message)
                 elif not passes(message, self.endpoint.document["filter"]):
                     self.counters.filtered += 1
@@ -151,6 +151,11 @@ class Worker:
 
     # -------------------------------------------------------------- one message
 
+    @property
+    def _held(self) -> bool:
+        """Nothing is to be sent now."""
+        return self._gone or self.now_ms() < self.counters.held_until_ms
+
     async def _has_slot(self, message: AsyncMessage) -> bool:
         """Wait for a slot while the lease lasts longer than the request may."""
         window = self._window
@@ -164,7 +169,7 @@ class Worker:
                     await self._slot.wait()
         except TimeoutError:
             return False
-        return until_s > 0 and not self._stopping and self.now_ms() >= self.counters.held_until_ms
+        return until_s > 0 and not self._stopping and not self._held
 
     async def _give_back(self, message: AsyncMessage) -> None:
         self.counters.put_back += 1

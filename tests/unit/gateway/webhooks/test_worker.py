@@ -259,6 +259,22 @@ def test_410_disables_the_endpoint_once_and_gives_everything_back() -> None:
     play(story)
 
 
+def test_what_waits_for_a_slot_is_given_back_after_410() -> None:
+    async def story() -> None:
+        stage = Stage(in_flight=1)
+        stage.come(0)
+        stage.come(1)
+        assert await stage.begun.get() == "m0"
+        stage.answer("m1", 204)
+        stage.answer("m0", 410)
+        assert await stage.settled.get() == ("m0", "release", 1.0)
+        assert await stage.settled.get() == ("m1", "release", 1.0)
+        assert stage.begun.empty()
+        await stage.worker.stop(0)
+
+    play(story)
+
+
 def test_an_endpoint_that_cannot_be_disabled_is_tried_again() -> None:
     async def story() -> None:
         stage = Stage()
