@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from dueq.errors import NotLeader
 from dueq.gateway.faces.cloud_tasks import dispatching
 from dueq.gateway.faces.cloud_tasks.dispatching import Dispatcher, _Worker
 from dueq.gateway.faces.cloud_tasks.names import QueueName
@@ -25,32 +26,44 @@ PAYLOAD = Task("https://example.com/pay", HttpMethod.POST, {}, b"", 15_000, 1).p
 class Message:
     """A task in a consumer's hands."""
 
-    payload, key, due, attempt, lease = PAYLOAD, "", 1, 1, 60.0
+    payload, key, due = PAYLOAD, "", 1
 
-    def __init__(self, number: int, released: asyncio.Queue[str]) -> None:
-        self.id, self._released = f"m{number}", released
+    def __init__(
+        self, number: int, released: asyncio.Queue[str], attempt: int = 1, lease: float = 60.0
+    ) -> None:
+        self.id, self._released, self.attempt, self.lease = f"m{number}", released, attempt, lease
 
     async def release(self, *, delay: float = 0.0, wait: bool = False) -> None:
         self._released.put_nowait(self.id)
 
+    async def extend(self, seconds: float, *, wait: bool) -> None:
+        raise NotLeader("nobody leads")
+
 
 class Stage:
-    """A client whose consumer has two tasks, and a receiver that does not answer."""
+    """A client whose consumer has two tasks, and a receiver that does not answer.
 
-    def __init__(self) -> None:
+    Attributes:
+        of_first: the attempt and the lease of the first task.
+    """
+
+    def __init__(self, *of_first: Any) -> None:
         self.released, self.sent = asyncio.Queue[str](), asyncio.Event()
-        self.second = asyncio.Event()
+        self.second, self.of_first = asyncio.Event(), of_first
 
     def consumer(self, *_: Any, **__: Any) -> Stage:
         return self
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        yield Message(1, self.released)
+        yield Message(1, self.released, *self.of_first)
         self.second.set()
         yield Message(2, self.released)
 
     async def close(self) -> None:
         pass
+
+    async def get(self, *_: Any) -> None:
+        raise NotLeader("nobody leads")
 
     async def send(self, *_: Any) -> None:
         self.sent.set()
@@ -72,6 +85,24 @@ def test_a_task_that_waits_for_a_connection_goes_back_as_the_gateway_ends(
         await worker.stop()
         assert stage.released.get_nowait() == "m2"
         assert stage.released.empty()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+@pytest.mark.parametrize("of_first", [(2,), (1, 20.0)], ids=["attempts", "lease"])
+def test_a_task_that_is_not_sent_for_an_error_of_the_mesh_goes_back(
+    monkeypatch: pytest.MonkeyPatch, of_first: tuple[Any, ...]
+) -> None:
+    monkeypatch.setattr(dispatching, "_DRAIN_S", 0.01)
+
+    async def run() -> None:
+        stage: Any = Stage(*of_first)
+        worker = _Worker(
+            stage, stage, QueueName("p", "l", "q"), Configuration(), lambda: 1_000_000, Room(8), None
+        )
+        assert await stage.released.get() == "m1"
+        await stage.sent.wait()  # the second
+        await worker.stop()
 
     asyncio.run(asyncio.wait_for(run(), 30))
 

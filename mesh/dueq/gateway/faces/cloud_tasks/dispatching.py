@@ -45,7 +45,7 @@ _LEASE_S: Final = 60.0
 _CREDIT: Final = 256
 """Most tasks of a queue that one gateway has under way."""
 _PUT_BACK_S: Final = 1.0
-"""How long a task waits that was given back for want of a connection."""
+"""How long a task waits that was given back for want of a connection, or of an answer of the mesh."""
 _ELSEWHERE_S: Final = 5.0
 """How long a task waits that needs a token, and that a gateway got that issues none: another one may have it then."""
 _DRAIN_S: Final = limits.GATEWAY_STOP_MS / 2000
@@ -229,9 +229,14 @@ class _Worker:
             await message.release(delay=_ELSEWHERE_S)
             return
         deadline_s = task.deadline_ms / 1000
-        if message.lease < deadline_s + _SPARE_S:
-            await message.extend(deadline_s + _SPARE_S, wait=True)
-        before = await self._attempts(message)
+        try:
+            if message.lease < deadline_s + _SPARE_S:
+                await message.extend(deadline_s + _SPARE_S, wait=True)
+            before = await self._attempts(message)
+        except DueqError as error:
+            log.info("cloud_tasks.put_back", queue=str(self._name), error=str(error))
+            await message.release(delay=_PUT_BACK_S)
+            return
         sent_ms = self._now_ms()
         answer = await self._sender.send(
             task.method.name,
