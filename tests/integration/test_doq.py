@@ -199,6 +199,19 @@ def test_a_message_lives_as_it_is_told(doq: Doq, queue: str) -> None:
     assert doq("DELETE", f"{path}/{number}")[0] == 400
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [{"priority": 1 << 62}, {"priority": 1, "metadata": {str(each): "" for each in range(65)}}],
+    ids=["priority", "metadata"],
+)
+def test_a_message_whose_nack_is_refused_stays_in_flight(doq: Doq, queue: str, asked: Any) -> None:
+    number = doq.put(queue, "x")
+    doq.take(queue)
+    path = f"queues/{queue}/messages/{number}"
+    assert doq("POST", f"{path}/nack", asked)[0] == 422
+    assert doq("POST", f"{path}/ack")[0] == 200
+
+
 def test_a_number_names_one_message(doq: Doq, queue: str) -> None:
     assert doq.put(queue, "old", 1, id="42") == "42"
     assert doq.put(queue, "new", 2, id="42") == "42"

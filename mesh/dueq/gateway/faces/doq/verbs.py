@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, NoReturn
 
 from dueq import Outcome, TopicInfo, limits
+from dueq.client import calls
 from dueq.client.aio import AsyncMessage
+from dueq.client.calls import Call
 from dueq.client.message_state import MessageState
 from dueq.errors import KeyTaken, MessageLeased, MessageNotFound, TopicExists, TopicNotFound, VersionDiffers
 from dueq.gateway.faces.doq import number
@@ -153,7 +155,8 @@ class Doq:
             if own is None:
                 own = await self._new(found, group, priority, content, metadata)
             else:
-                await self._put(found, own, group, priority, content, metadata)
+                put = await self._row(found, own, group, priority, content, metadata)
+                await self._client.connection.run(put, None)
         except (KeyTaken, MessageLeased):
             raise DoqError(Kind.CONFLICT, _ENQUEUE, f"message {own} is in flight") from None
         self._rates.count(name, "enqueue")
@@ -211,12 +214,14 @@ class Doq:
         found, message = await self._in_flight(name, which, detail)
         _check_priority(found, priority)
         if priority or metadata:
-            await self._settle(name, message, detail, "nack", delay=_HELD_S)
             present = _shown(found, message)
-            await self._put(
+            # What cannot be is refused here, before the message goes back.
+            put = await self._row(
                 found, which, present.group, priority or present.priority, present.content,
                 metadata or present.metadata,
             )  # fmt: skip
+            await self._settle(name, message, detail, "nack", delay=_HELD_S)
+            await self._client.connection.run(put, None)
         else:
             await self._settle(name, message, detail, "nack", delay=0)
         self._rates.count(name, "nack")
@@ -269,12 +274,13 @@ class Doq:
         """Put a message in under a new number, and return that."""
         for _ in range(_TRIES):
             [made] = await self.numbers(1)
+            put = await self._row(found, made, group, priority, content, metadata, "refuse")
             with contextlib.suppress(KeyTaken):
-                await self._put(found, made, group, priority, content, metadata, "refuse")
+                await self._client.connection.run(put, None)
                 return made
         raise DoqError(Kind.CONFLICT, _ENQUEUE, f"{_TRIES} new numbers were all taken")
 
-    async def _put(
+    async def _row(
         self,
         found: Queue,
         key: int,
@@ -283,11 +289,17 @@ class Doq:
         content: str,
         metadata: Mapping[str, str] | None,
         on_duplicate: Literal["refuse", "replace"] = "replace",
-    ) -> None:
-        due, rank = found.place(priority, await self._service.now_us() // 1000)
-        await self._client.producer(topic_of(found.name)).schedule(
-            content.encode(), due, key=str(key), rank=rank, group=group if found.type == "fair" else None,
-            headers=metadata or None, on_duplicate=on_duplicate,
+    ) -> Call[str]:
+        """Return the call that puts a message in.
+
+        Raises:
+            InvalidRequest: there is no such priority, or the metadata are no headers of a message.
+        """
+        now_us = await self._service.now_us()
+        due, rank = found.place(priority, now_us // 1000)
+        return calls.schedule(
+            topic_of(found.name), content.encode(), due, lambda: now_us, str(key), rank,
+            group if found.type == "fair" else None, metadata or None, on_duplicate=on_duplicate,
         )  # fmt: skip
 
     async def _state(self, name: str, which: int) -> MessageState:
