@@ -94,6 +94,8 @@ class Flow:
 
     def unsent(self, messages: Sequence[AsyncMessage]) -> None:
         """These did not get that far."""
+        for message in messages:
+            self.over(message.id)
         self._flows.receiving.release(self.topic, messages)
 
     def settled(self, message_id: str, token: int, until: float | None) -> None:

@@ -40,6 +40,63 @@ def test_a_socket_whose_client_goes_before_it_is_accepted_is_forgotten() -> None
     asyncio.run(run())
 
 
+def delivered(name: str) -> Any:
+    """A message of a pull."""
+    return SimpleNamespace(
+        id=name, token=7, key="", due=1, released_at=2, attempt=1, rank=0, group="", headers={}, version=1, expires=0,
+        payload=b"x", lease=30.0,
+    )  # fmt: skip
+
+
+class Mesh:
+    """A client of a topic with three messages, and what receives and gives back at its gateway."""
+
+    stopped = False
+
+    def __init__(self) -> None:
+        self.ready = [delivered(name) for name in "abc"]
+        self.released: list[str] = []
+        self.flows = Flows(self, self)  # type: ignore[arg-type]
+        self.client = self
+
+    async def describe(self, topic: str) -> None:
+        pass
+
+    async def take(self, *_: Any) -> list[Any]:
+        if not self.ready:
+            await asyncio.Event().wait()
+        taken, self.ready = self.ready, []
+        return taken
+
+    def release(self, topic: str, messages: Any) -> None:
+        self.released += [each.id for each in messages]
+
+
+def test_what_a_socket_has_not_sent_as_its_client_goes_is_given_back() -> None:
+    async def run() -> None:
+        mesh: Any = Mesh()
+        connected, sent = iter([True]), []
+
+        async def receive() -> Message:
+            if next(connected, False):
+                return {"type": "websocket.connect"}
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: Message) -> None:
+            if len(sent) == 2:  # the client has the first message
+                raise OSError("the client has gone")
+            sent.append(message["type"])
+
+        scope = {"type": "websocket", "path": "/", "query_string": b"", "headers": []}
+        await stream.socket(WebSocket(scope, receive, send), "t", mesh)
+        assert sent == ["websocket.accept", "websocket.send"]
+        assert mesh.released == ["b", "c"]
+        assert not mesh.flows.by_lease
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
 def test_a_socket_has_one_value_for_each_wish() -> None:
     answered = list[Message]()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -232,16 +233,17 @@ async def _hand_over(
 ) -> None:
     """Send messages one by one, no faster than the client takes them; those that do not leave go back."""
     flow.sent(messages)
-    for place, message in enumerate(messages):
-        if gone.done() or message.lease <= 0:
-            left = messages[place:] if gone.done() else [message]
-            for each in left:
-                flow.over(each.id)
-            flow.unsent(left)
-            if gone.done():
-                return
-            continue
-        await tell(shown(message).model_dump(mode="json"))
+    left = deque(messages)
+    try:
+        while left and not gone.done():
+            if left[0].lease <= 0:
+                flow.unsent([left.popleft()])
+                continue
+            await tell(shown(left[0]).model_dump(mode="json"))
+            left.popleft()
+    finally:
+        # A server waits for its client before it writes: what could not be told has not left either.
+        flow.unsent(left)
 
 
 # ---------------------------------------------------------------- WebSocket
