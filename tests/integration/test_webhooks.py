@@ -19,7 +19,7 @@ pytest.importorskip("fastapi")
 pytest.importorskip("standardwebhooks")
 
 from click.testing import CliRunner
-from standardwebhooks import Webhook
+from standardwebhooks import Webhook, WebhookVerificationError
 
 from dueq import Backoff, Client, MessageNotFound, ScheduledMessage, limits
 from dueq.cli.main import dueq
@@ -264,6 +264,33 @@ def test_a_message_may_name_its_own_url(client: Client, gateway: GatewayChild) -
         ]["id"]
         found = died(client, "no-targets", message)
         assert found.reason == "the endpoint 'no-targets' allows no targets of messages"
+
+
+def test_a_target_is_answered_in_its_own_time_though_the_secret_changes(
+    client: Client, gateway: GatewayChild
+) -> None:
+    held = threading.Event()
+    answers = scripted(Say(wait=held), Say())
+    with hook(client, "rotated", answers, targets=True, request_timeout=0.5) as (receiver, _):
+        said = {"url": receiver.url, "deadline": "60s"}
+        message = asked(gateway, "POST", "/v1/topics/rotated/messages", {"payload": "", "target": said})[1]
+        receiver.next()
+        secret = client.rotate_endpoint("rotated", grace=0)
+        while True:  # until the endpoint is served anew
+            client.producer("rotated").schedule(b"{}", NOW)
+            other = receiver.next()
+            try:
+                Webhook(secret).verify(other.body, other.headers)
+            except WebhookVerificationError:
+                continue
+            break
+        client.producer("rotated").schedule(b"later", timedelta(seconds=1))
+        while receiver.next().body != b"later":  # than the time-out of other requests, which may come again
+            pass
+        held.set()
+        finished(client, "rotated", message["id"])
+        while not receiver.requests.empty():
+            assert receiver.next().headers["webhook-id"] != message["id"]
 
 
 def test_a_new_secret_and_a_test_by_http(client: Client, gateway: GatewayChild) -> None:

@@ -60,7 +60,7 @@ class Webhooks:
         self._room = Room(limits.WEBHOOK_CONNECTIONS_MAX)
         self._workers: dict[str, Worker] = {}
         self._counters: dict[str, Counters] = {}
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._stopping: dict[asyncio.Task[None], Worker] = {}
         self._asked = asyncio.Event()
         self._sender: Sender | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -79,9 +79,9 @@ class Webhooks:
         watching.cancel()
         await asyncio.wait([watching])
         for name in list(self._workers):
-            self._leave(name, _DRAIN_S)
-        if self._stopping:
-            await asyncio.wait(self._stopping)
+            self._leave(name)
+        hurried = [worker.stop(_DRAIN_S) for worker in self._stopping.values()]
+        await asyncio.gather(*self._stopping, *hurried)
         await self._sender.close()
 
     def look(self) -> None:
@@ -151,7 +151,7 @@ class Webhooks:
                 worker.endpoint.version,
             )
             if not same or worker.done:
-                self._leave(name, worker.endpoint.document["timeout_ms"] / 1000)
+                self._leave(name)
             elif new is not None:
                 worker.seen(new)
         for name in self._counters.keys() - {each.name for each in found}:
@@ -183,7 +183,9 @@ class Webhooks:
             log.warning("endpoint.secrets_in_clear", endpoint=found.name, why=NO_KEY)
         return replace(found, document=document)
 
-    def _leave(self, name: str, drain_s: float) -> None:
-        task = asyncio.create_task(self._workers.pop(name).stop(drain_s))
-        self._stopping.add(task)
-        task.add_done_callback(self._stopping.discard)
+    def _leave(self, name: str) -> None:
+        """Serve an endpoint no more; requests under way end in their own time, unless the gateway ends."""
+        worker = self._workers.pop(name)
+        task = asyncio.create_task(worker.stop())
+        self._stopping[task] = worker
+        task.add_done_callback(self._stopping.pop)

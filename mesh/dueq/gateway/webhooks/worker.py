@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, Literal
 
-from dueq import AsyncClient, limits
+from dueq import AsyncClient, Outcome, limits
 from dueq.client import endpoints
 from dueq.client.aio import AsyncConsumer, AsyncMessage
 from dueq.client.endpoints import StoredEndpoint
@@ -63,11 +63,12 @@ class Worker:
         self._slot = asyncio.Event()
         self._share = room.share(self._slot.set)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._gone = self._stopping = self._paused = False
+        self._gone = self._stopping = self._paused = self._left = False
         self._holding: asyncio.Task[None] | None = None
         # Taken, and neither sent nor settled.
         self._taken: AsyncMessage | None = None
         self._running = asyncio.create_task(self._run(), name=f"webhooks of {endpoint.name}")
+        self._running.add_done_callback(self._looked_at)
 
     @property
     def done(self) -> bool:
@@ -87,21 +88,21 @@ class Worker:
             counters.held_until_ms = 0
         self._paused = endpoint.paused
 
-    async def stop(self, drain_s: float) -> None:
-        """Begin no more requests, let those under way end within this many seconds, then give everything back.
+    async def stop(self, drain_s: float | None = None) -> None:
+        """Begin no more requests, give back what was not sent, and let those under way end.
 
-        If an error has ended it before, that is logged.
+        Args:
+            drain_s: seconds until they are given up, also if it stops already; None: each has a time-out of its own.
         """
-        self._stopping = True
-        self._slot.set()
-        self._running.cancel()
+        if not self._stopping:
+            self._stopping = True
+            self._slot.set()
+            self._running.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=drain_s)
         for task in [*self._tasks, *([self._holding] if self._holding else [])]:
             task.cancel()
         await asyncio.wait([self._running])
-        if not self._running.cancelled() and (error := self._running.exception()) is not None:
-            log.error("endpoint.failed", endpoint=self.endpoint.name, error=repr(error))
 
     async def _run(self) -> None:
         consumer = self._client.consumer(
@@ -133,17 +134,18 @@ class Worker:
             await asyncio.shield(self._closed(consumer))
 
     async def _closed(self, consumer: AsyncConsumer) -> None:
-        """Close the consumer once nothing is under way; unsent messages go back.
+        """Close the consumer, so that it takes no more; unsent messages go back. Then wait until nothing is under way.
 
         A message that was sent, and not answered in time, stays leased: its receiver may be at work on it.
         """
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        self._share.leave()
         with contextlib.suppress(DueqError):
             if self._taken is not None:
                 await self._taken.release(wait=False)
+            self._left = True
             await consumer.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._share.leave()
 
     def now_ms(self) -> int:
         """Return mesh time, Unix ms."""
@@ -174,12 +176,27 @@ class Worker:
     async def _give_back(self, message: AsyncMessage) -> None:
         self.counters.put_back += 1
         left_s = (self.counters.held_until_ms - self.now_ms()) / 1000
-        await message.release(delay=min(max(left_s, _PUT_BACK_S), limits.RELEASE_DELAY_MS_MAX / 1000))
+        delay_s = min(max(left_s, _PUT_BACK_S), limits.RELEASE_DELAY_MS_MAX / 1000)
+        await self._end(message, "release", delay=delay_s)
+
+    async def _end(self, message: AsyncMessage, how: Literal["ack", "nack", "release"], **more: Any) -> None:
+        """Settle a message; once the consumer is closed, by the token of its lease."""
+        if not self._left:
+            await getattr(message, how)(**more)
+            return
+        lease = message.id, message.token
+        try:
+            [outcome] = await self._client.settle(self.endpoint.topic, [lease], how, **more)
+        except DueqError as error:
+            log.warning("endpoint.not_settled", endpoint=self.endpoint.name, error=str(error))
+            return
+        if outcome is not Outcome.DONE:
+            self._lease_lost(message)
 
     def _begin(self, message: AsyncMessage) -> None:
         self._window.begin()
         self._share.begin()
-        self.counters.in_flight = self._window.under_way
+        self.counters.in_flight += 1
         task = asyncio.create_task(self._deliver(message))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -188,8 +205,14 @@ class Worker:
         self._tasks.discard(task)
         self._window.end()
         self._share.end()
-        self.counters.in_flight, self.counters.window = self._window.under_way, self._window.limit
+        self.counters.in_flight -= 1
+        if not self._stopping:
+            self.counters.window = self._window.limit
         self._slot.set()
+        self._looked_at(task)
+
+    def _looked_at(self, task: asyncio.Task[None]) -> None:
+        """Log the error that a task has ended with."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("endpoint.failed", endpoint=self.endpoint.name, error=repr(error))
 
@@ -198,7 +221,7 @@ class Worker:
             request = request_of(message, self.endpoint.document, self.now_ms())
         except TargetRefused as refused:
             self._count(Verdict(Fate.DEAD, str(refused)), 0.0)
-            await message.nack(dead=True, reason=str(refused))
+            await self._end(message, "nack", dead=True, reason=str(refused))
             return
         if request.timeout_s > self._timeout_s and not await self._is_kept(message, request.timeout_s):
             return
@@ -220,17 +243,17 @@ class Worker:
     async def _settle(self, message: AsyncMessage, found: Verdict) -> None:
         match found.fate:
             case Fate.DONE:
-                await message.ack()
+                await self._end(message, "ack")
             case Fate.AGAIN:
-                await message.nack(reason=found.reason)
+                await self._end(message, "nack", reason=found.reason)
             case Fate.DEAD:
-                await message.nack(dead=True, reason=found.reason)
+                await self._end(message, "nack", dead=True, reason=found.reason)
             case Fate.LATER:
                 self._hold(found.delay_s)
-                await message.release(delay=found.delay_s)
+                await self._end(message, "release", delay=found.delay_s)
             case Fate.GONE:
                 await self._disable(found.reason)
-                await message.release(delay=_PUT_BACK_S)
+                await self._end(message, "release", delay=_PUT_BACK_S)
 
     def _count(self, found: Verdict, seconds: float) -> None:
         counters = self.counters

@@ -6,15 +6,18 @@ import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("aiohttp")
 
+from dueq import Outcome, Target
 from dueq.client.endpoints import StoredEndpoint, new_secret
 from dueq.errors import Disconnected, EndpointNotFound, SecretsSealed
 from dueq.gateway.webhooks import watching
+from dueq.gateway.webhooks.answers import Answer
 from dueq.gateway.webhooks.watching import Webhooks
 from dueq.sealing import Keys
 
@@ -25,12 +28,16 @@ class Mesh:
     Attributes:
         found: one after the other what is read: endpoints, or an error; the last one stays.
         opened, closed: consumers' topics.
+        messages: what consumers get.
+        settled: what was settled without a consumer.
     """
 
     def __init__(self, *found: list[StoredEndpoint] | Exception) -> None:
         self.found = list(found)
         self.opened: asyncio.Queue[str] = asyncio.Queue()
         self.closed: asyncio.Queue[str] = asyncio.Queue()
+        self.messages: asyncio.Queue[Any] = asyncio.Queue()
+        self.settled: asyncio.Queue[Any] = asyncio.Queue()
         self.connection = self
 
     async def clock(self, *_: Any) -> Any:
@@ -43,29 +50,76 @@ class Mesh:
             raise found
         return found
 
+    async def settle(self, *settled: Any) -> list[Outcome]:
+        self.settled.put_nowait(settled)
+        return [Outcome.DONE]
+
     def consumer(self, topic: str, *_: Any, **__: Any) -> Consumer:
         self.opened.put_nowait(topic)
         return Consumer(self, topic)
 
 
 class Consumer:
-    """Gets nothing."""
+    """One of a topic."""
 
     def __init__(self, mesh: Mesh, topic: str) -> None:
         self._mesh, self._topic = mesh, topic
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        await asyncio.Event().wait()
-        yield
+        while True:
+            yield await self._mesh.messages.get()
 
     async def close(self) -> None:
         self._mesh.closed.put_nowait(self._topic)
 
 
-def stored(topic: str, version: int = 1, disabled: str = "") -> StoredEndpoint:
+class Receiver:
+    """A sender whose requests are answered when the test says so.
+
+    Attributes:
+        begun: one of each request.
+        answer: of all.
+    """
+
+    def __init__(self) -> None:
+        self.begun: asyncio.Queue[None] = asyncio.Queue()
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    async def send(self, *_: Any) -> Answer:
+        self.begun.put_nowait(None)
+        return await asyncio.shield(self.answer)
+
+    async def close(self) -> None:
+        pass
+
+
+async def sent_to_a_target(monkeypatch: pytest.MonkeyPatch, mesh: Mesh) -> tuple[Webhooks, Receiver]:
+    """Have a message sent to a target that may take ten minutes, by an endpoint that gives others no time."""
+    receiver = Receiver()
+    monkeypatch.setattr(watching, "Sender", lambda _: receiver)
+    payload, headers = Target("https://example.org/", deadline=600.0).around(b"x")
+
+    async def extend(*_: Any, **__: Any) -> None:
+        pass
+
+    mesh.messages.put_nowait(
+        SimpleNamespace(
+            id="m0", token=7, key="", topic="a", due=1, released_at=2, attempt=1, lease=60.0, payload=payload,
+            headers=headers, extend=extend,
+        )
+    )  # fmt: skip
+    webhooks = Webhooks(mesh)  # type: ignore[arg-type]
+    webhooks.start()
+    assert await mesh.opened.get() == "a"
+    await receiver.begun.get()
+    return webhooks, receiver
+
+
+def stored(topic: str, version: int = 1, disabled: str = "", timeout_ms: int = 1000) -> StoredEndpoint:
     document = {
-        "name": f"of-{topic}", "version": version, "url": "https://example.com", "timeout_ms": 1000, "in_flight": 1,
-        "headers": {}, "filter": {}, "targets": False, "disabled": disabled, "secrets": [[new_secret(), 0]],
+        "name": f"of-{topic}", "version": version, "url": "https://example.com", "timeout_ms": timeout_ms,
+        "in_flight": 1, "headers": {}, "filter": {}, "targets": True, "disabled": disabled,
+        "secrets": [[new_secret(), 0]],
     }  # fmt: skip
     return StoredEndpoint(topic, version, False, 0, document)
 
@@ -90,6 +144,38 @@ def test_what_is_in_use_is_served_as_it_is_now() -> None:
         assert await mesh.closed.get() == "a"
         await webhooks.close()
         assert mesh.opened.empty()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+@pytest.mark.parametrize("following", [[stored("a", 2)], [stored("a", 2, "410")], []])
+def test_a_request_under_way_ends_in_its_own_time_though_its_endpoint_changes(
+    monkeypatch: pytest.MonkeyPatch, following: list[StoredEndpoint]
+) -> None:
+    async def story() -> None:
+        mesh = Mesh([stored("a", timeout_ms=0)])
+        webhooks, receiver = await sent_to_a_target(monkeypatch, mesh)
+        mesh.found = [following]
+        assert await mesh.closed.get() == "a"
+        receiver.answer.set_result(Answer(200, ""))
+        assert await mesh.settled.get() == ("a", [("m0", 7)], "ack")
+        await webhooks.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_gateway_that_ends_waits_for_requests_of_former_endpoints_no_longer_than_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "_DRAIN_S", 0.01)
+
+    async def story() -> None:
+        mesh = Mesh([stored("a", timeout_ms=0)])
+        webhooks, _ = await sent_to_a_target(monkeypatch, mesh)
+        mesh.found = [[stored("a", 2)]]
+        assert await mesh.closed.get() == "a"
+        await webhooks.close()
+        assert mesh.settled.empty()
 
     asyncio.run(asyncio.wait_for(story(), 60))
 

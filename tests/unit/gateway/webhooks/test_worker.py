@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
-from dueq import Target
+from dueq import Outcome, Target
 from dueq.client.endpoints import StoredEndpoint, new_secret
 from dueq.errors import Disconnected, StaleLease
 from dueq.gateway.webhooks.answers import Answer, Fate
@@ -23,7 +23,7 @@ class Message:
     """A message in a consumer's hands, whose lease is as long as the test says."""
 
     payload = b"x"
-    key, topic, due, released_at, attempt = "", "bills", 1, 2, 1
+    key, topic, due, released_at, attempt, token = "", "bills", 1, 2, 1, 7
 
     def __init__(self, number: int, settled: asyncio.Queue[tuple[Any, ...]], lease: float = 25.0) -> None:
         self.id, self.lease, self._settled = f"m{number}", lease, settled
@@ -49,7 +49,8 @@ class Stage:
 
     Attributes:
         messages: what its consumer gets.
-        settled: what became of them.
+        settled: what became of them; with a token: without their consumer.
+        outcome: of those.
         asked: the steps that it has run at the mesh.
         answers: of the receiver, by the message's id; a message without one is not answered.
         mesh: what the steps return, or raise.
@@ -67,6 +68,7 @@ class Stage:
         self.mesh: Any = True
         self.timeouts: dict[str, float] = {}
         self.closed = asyncio.Event()
+        self.outcome = Outcome.DONE
         self.connection = self
         self.now_ms = 1_000_000
         self.counters = Counters()
@@ -88,6 +90,12 @@ class Stage:
 
     async def close(self) -> None:
         self.closed.set()
+
+    async def settle(self, topic: str, leases: list[tuple[str, int]], how: str, **more: Any) -> list[Outcome]:
+        assert topic == "bills"
+        [(message_id, token)] = leases
+        self.settled.put_nowait((message_id, how, *more.values(), token))
+        return [self.outcome]
 
     async def follow(self, steps: Any, _timeout: float | None) -> Any:
         self.asked.append(steps.__name__)
@@ -311,18 +319,38 @@ def test_a_worker_that_stops_lets_requests_under_way_end() -> None:
         stage.come(0)
         stage.come(1)
         assert await stage.begun.get() == "m0"
-        stopping = asyncio.create_task(stage.worker.stop(60))
-        await asyncio.sleep(0)
-        assert not stage.closed.is_set()
+        stopping = asyncio.create_task(stage.worker.stop())
+        # What has waited for a slot goes back before the consumer is closed, which keeps leases.
+        assert await stage.settled.get() == ("m1", "release", 0.0)
+        await stage.closed.wait()
+        assert not stopping.done()
         stage.answer("m0", 204)
         await stopping
-        # What has waited for a slot goes back before the consumer is closed, which keeps leases.
-        assert [await stage.settled.get(), await stage.settled.get()] == [
-            ("m0", "ack"),
-            ("m1", "release", 0.0),
-        ]
-        assert stage.closed.is_set()
+        assert await stage.settled.get() == ("m0", "ack", 7)
         assert stage.begun.empty()
+        assert stage.counters.in_flight == 0
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "settled"),
+    [(500, "", ("nack", "HTTP 500")), (489, "", ("nack", True, "HTTP 489")), (503, "60", ("release", 60.0))],
+)
+def test_what_is_answered_after_the_consumer_was_closed_is_settled_by_its_token(
+    status: int, retry_after: str, settled: tuple[Any, ...]
+) -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.outcome = Outcome.STALE
+        stage.come(0)
+        assert await stage.begun.get() == "m0"
+        stopping = asyncio.create_task(stage.worker.stop())
+        await stage.closed.wait()
+        stage.answer("m0", status, retry_after)
+        await stopping
+        assert await stage.settled.get() == ("m0", *settled, 7)
+        assert stage.counters.leases_lost == 1
 
     play(story)
 
