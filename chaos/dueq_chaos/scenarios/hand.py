@@ -271,6 +271,12 @@ class Hand:
         change.name, change.document = name, json.dumps(document)
         return self._ask(broker, change, [], [], 0)
 
+    def work(self, broker: str, name: str, **document: Any) -> Request:
+        """Begin or stop a pass in the first partition, as the document says, one attempt."""
+        change = self._change(RecordKind.PASS, 0, "")
+        change.name, change.document = name, json.dumps(document)
+        return self._ask(broker, change, [], [], 0)
+
     def settle(
         self,
         broker: str,

@@ -8,8 +8,10 @@ version of its record, so nothing is done twice. Messages are found by reading t
 the pass's first record: each message that it is about waits there, or is leased, or was changed since. One record of at
 most `PASS_ROWS_MAX` rows is under way at a time, so that consumers are served in between, and memory holds one page.
 
-A message that a consumer gives back while the pass goes on may wait behind the place that the pass has reached. So the
-pass goes through the index once more. Messages that are leased even then are skipped, and counted.
+A message that a consumer gives back while the pass goes on may wait behind the place that the pass has reached, and so
+may one that is revealed, its job being committed. So the pass goes through the index once more, but not for ever: it
+begins when the jobs that were committed before are revealed, of which there may be more than it has ways. Messages that
+are leased even in the last way are skipped, and counted.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from dueq.instant import Now
 from dueq.limits import DUE_MS_MAX, PASS_ROWS_MAX, PASS_WALKS_MAX
 from dueq_codecs.records import Record, RecordKind
 
-_GIVING_BACK = (RecordKind.NACK, RecordKind.RELEASE, RecordKind.EXPIRE)
+_GIVING_BACK = (RecordKind.NACK, RecordKind.RELEASE, RecordKind.EXPIRE, RecordKind.REVEAL)
+"""They let messages wait anew, perhaps behind the place that a pass has reached."""
 _GOLDEN = 0.6180339887498949
 """Multiples of it, without their whole parts, fill an interval evenly, however many there are (Weyl)."""
 
@@ -53,6 +56,7 @@ class _Work:
     """The way through the index, for one pass.
 
     Attributes:
+        unrevealed: numbers of the jobs that were committed before it; it begins when none of them hides anything.
         walk: where it is; None: the checkpoint before it is not made yet.
         reading: a page, or the checkpoint, is on its way.
         chosen: messages of the last page that no record names yet, each with its new due.
@@ -60,11 +64,12 @@ class _Work:
         placed: messages that have got an instant in the spread, or were skipped at it.
         skipped: by reason, of this way.
         ways: how many were begun.
-        returned: a consumer gave something back since this way was begun.
+        returned: something was given back, or revealed, since this way was begun.
         counted: the leased messages were counted.
     """
 
     run: Pass
+    unrevealed: frozenset[int]
     walk: FilteredWalk | None = None
     reading: bool = True
     chosen: Entries = field(default_factory=lambda: NO_ENTRIES)
@@ -113,11 +118,13 @@ class Passes:
             self._work = None
         if running is None:
             return False
+        unrevealed = self._partition.timeline.jobs.unrevealed
         if self._work is None:
-            self._work = _Work(running, placed=running.done)
-            self._start(self._work, now)
-        else:
+            self._work = _Work(running, unrevealed, placed=running.done)
+        if self._work.ways:
             self._go_on(self._work, now)
+        elif not self._work.unrevealed & unrevealed:
+            self._start(self._work, now)
         return True
 
     def looked(self, run: Pass) -> int:

@@ -270,6 +270,11 @@ class JobTable:
         return next((job for job in self._unfinished.values() if not job.ended), None)
 
     @property
+    def unrevealed(self) -> frozenset[int]:
+        """The numbers of the committed jobs of which hidden messages may be left."""
+        return frozenset(number for number, job in self._unfinished.items() if not job.ended)
+
+    @property
     def to_withdraw(self) -> Job | None:
         """The oldest aborted or cancelled job of which messages wait or are dead; None when there is none."""
         return next((job for job in self._unfinished.values() if job.ended), None)

@@ -35,7 +35,8 @@ class Led:
         self.settings = SimpleNamespace(horizon_ms=0)
         running = Pass("p", 5, {"do": "cancel", "filter": {"state": "waiting"}} | work, 3)
         table = SimpleNamespace(running=running)
-        self.timeline = SimpleNamespace(passes=table, applied=5, leased=lambda: NO_ENTRIES)
+        self.jobs = SimpleNamespace(unrevealed=frozenset())
+        self.timeline = SimpleNamespace(passes=table, applied=5, leased=lambda: NO_ENTRIES, jobs=self.jobs)
         self.checkpoints = SimpleNamespace(after=lambda then, now: then(frozenset(), now))
         self.ways = 0
         self.pages: list[Then] = []
@@ -81,8 +82,10 @@ def test_a_pass_ends_after_one_way_if_nothing_was_given_back(monkeypatch: pytest
     assert (led.ways, json.loads(record.document)) == (1, {"do": "end", "skipped": {}})
 
 
-@pytest.mark.parametrize("kind", [RecordKind.NACK, RecordKind.RELEASE, RecordKind.EXPIRE], ids=str)
-def test_what_was_given_back_meanwhile_is_looked_for(
+@pytest.mark.parametrize(
+    "kind", [RecordKind.NACK, RecordKind.RELEASE, RecordKind.EXPIRE, RecordKind.REVEAL], ids=str
+)
+def test_what_may_wait_behind_it_since_it_began_is_looked_for(
     kind: RecordKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     led = Led(monkeypatch)
@@ -97,6 +100,20 @@ def test_it_ends_however_much_is_given_back(monkeypatch: pytest.MonkeyPatch) -> 
     for _ in range(PASS_WALKS_MAX):
         led.look(RecordKind.EXPIRE)
     assert (led.ways, len(led.proposed)) == (PASS_WALKS_MAX, 1)
+
+
+def test_it_begins_when_the_jobs_that_were_committed_before_it_are_revealed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would leave what is revealed behind the place that it has reached, in each of its ways."""
+    led = Led(monkeypatch)
+    for unrevealed in ({1, 2}, {2}, {2, 3}):
+        led.jobs.unrevealed = frozenset(unrevealed)
+        assert led.care.tick(at(2))
+        assert led.ways == 0
+    led.jobs.unrevealed = frozenset({3, 4})  # committed later: there may always be such
+    led.look()
+    assert (led.ways, len(led.proposed)) == (1, 1)
 
 
 def test_what_is_spread_gets_the_instant_for_which_its_expiry_was_looked_at(

@@ -166,3 +166,16 @@ def test_home_does_not_decide_again_what_it_may_have_forgotten() -> None:
 def test_a_row_of_a_newer_build_is_refused() -> None:
     with pytest.raises(UnknownVersion):
         JobTable().recover([TableRow(AWAY, b"\xff" * 48)])
+
+
+def test_a_committed_job_is_unrevealed_until_the_record_that_says_so() -> None:
+    story = Story()
+    story.insert(AWAY, NOON + 1)
+    story.insert(HOME, NOON + 1)
+    jobs = story.timeline.jobs
+    assert not jobs.unrevealed
+    story.act(AWAY, JobAction.COMMIT)
+    story.act(HOME, JobAction.ABORT)
+    assert jobs.unrevealed == {jobs.by_key[AWAY].number}
+    story.act(AWAY, JobAction.CLEARED)
+    assert not jobs.unrevealed
