@@ -38,8 +38,7 @@ class Ageing:
 
     def applied(self, record: Record, applied: Applied, now: Now) -> None:
         """A record was applied: the partition is older, and something else may have to run out."""
-        if self._look_at_us is not None or record.shared or len(applied.ended) or applied.results:
-            self._look(now)
+        self._look(now)
 
     def tick(self, now: Now) -> bool:
         """Make a record if it is time, unless one is on its way."""

@@ -83,6 +83,20 @@ def test_a_body_with_messages_needs_nothing() -> None:
     assert not leader.wait()
 
 
+@pytest.mark.parametrize(
+    "kind", [RecordKind.CANCEL, RecordKind.LAPSE, RecordKind.DISCARD, RecordKind.FIRE], ids=str
+)
+def test_a_record_of_the_leaders_own_may_end_the_last_message_of_a_body(kind: RecordKind) -> None:
+    """Passes, expiries, the end of what is kept, and recurrences: nobody waits for an answer."""
+    leader = Leader()
+    leader.story.body(size=20_000)
+    leader.story.share(1, 2)
+    leader.care.begin(leader.now)
+    leader.story.cancel()
+    leader.care.applied(Record(kind, UID, 3, 1, 0), Applied(), leader.now)
+    assert leader.wait()
+
+
 def of(**kept: Any) -> Any:
     """A timeline that keeps this, and nothing else."""
     nothing = {
