@@ -11,7 +11,7 @@ most `PASS_ROWS_MAX` rows is under way at a time, so that consumers are served i
 A message that a consumer gives back while the pass goes on may wait behind the place that the pass has reached, and so
 may one that is revealed, its job being committed. So the pass goes through the index once more, but not for ever: it
 begins when the jobs that were committed before are revealed, of which there may be more than it has ways. Messages that
-are leased even in the last way are skipped, and counted.
+are leased even in the last way are skipped, and counted. Dead messages are gone through once.
 """
 
 from __future__ import annotations
@@ -165,6 +165,7 @@ class Passes:
         partition, walk = self._partition, work.walk
         if work.reading or work.run.state != PassState.RUNNING or partition.timeline.applied < work.last:
             return
+        waits = _state_of(work.run) == State.WAITING
         if len(work.chosen):
             some = work.chosen[:PASS_ROWS_MAX]
             sequence = partition.propose(self._record(work, some), now)
@@ -173,9 +174,9 @@ class Passes:
                 work.chosen = work.chosen[PASS_ROWS_MAX:]
         elif walk is not None and not walk.ended:
             self._read(work, walk)
-        elif work.returned and work.ways < PASS_WALKS_MAX:
+        elif waits and work.returned and work.ways < PASS_WALKS_MAX:
             self._start(work, now)
-        elif not work.counted and _state_of(work.run) == State.WAITING:
+        elif waits and not work.counted:
             self._count_leased(work, now)
         else:
             record = Record(RecordKind.PASS, partition.uid, 0, 0, 0)

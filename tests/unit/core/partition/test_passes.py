@@ -36,7 +36,9 @@ class Led:
         running = Pass("p", 5, {"do": "cancel", "filter": {"state": "waiting"}} | work, 3)
         table = SimpleNamespace(running=running)
         self.jobs = SimpleNamespace(unrevealed=frozenset())
-        self.timeline = SimpleNamespace(passes=table, applied=5, leased=lambda: NO_ENTRIES, jobs=self.jobs)
+        self.timeline = SimpleNamespace(
+            passes=table, applied=5, stamp=1, leased=lambda: NO_ENTRIES, jobs=self.jobs
+        )
         self.checkpoints = SimpleNamespace(after=lambda then, now: then(frozenset(), now))
         self.ways = 0
         self.pages: list[Then] = []
@@ -100,6 +102,13 @@ def test_it_ends_however_much_is_given_back(monkeypatch: pytest.MonkeyPatch) -> 
     for _ in range(PASS_WALKS_MAX):
         led.look(RecordKind.EXPIRE)
     assert (led.ways, len(led.proposed)) == (PASS_WALKS_MAX, 1)
+
+
+def test_dead_messages_are_gone_through_once_whatever_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given back waits. A message whose key another one has is counted in each way, so it would be twice."""
+    led = Led(monkeypatch, do="redrive", spread_ms=0, filter={"state": "dead"})
+    led.look(RecordKind.NACK, RecordKind.EXPIRE)
+    assert (led.ways, len(led.proposed)) == (1, 1)
 
 
 def test_it_begins_when_the_jobs_that_were_committed_before_it_are_revealed(
