@@ -6,9 +6,12 @@ from zlib import crc32
 
 import pytest
 
+from dueq import limits
+from dueq.core.ports.persistence import IndexScanned
 from dueq.core.state.job import Job
 from dueq_chaos.scenarios.hand import Hand, Stored
 from dueq_chaos.scenarios.stage import Stage
+from dueq_chaos.scenarios.taps import Caught
 from dueq_chaos.sim.environment import scale
 from dueq_codecs.messages import Code
 from dueq_codecs.records import JobAction, JobState, Outcome, RecordKind
@@ -202,6 +205,51 @@ def test_a_commit_at_the_last_moment_is_all_or_nothing(early_ms: int) -> None:
         stage.everywhere(JobState.ABORTED)
         stage.run_ms(2_000)
         stage.expect(not consumer.pushes, "nothing was delivered")
+    stage.finish()
+
+
+def _lone_with_a_job() -> tuple[Stage, int, int]:
+    """Return a broker that has no peer to measure, the instant for which its one job's message is due, and `until`."""
+    stage = Stage(brokers=1, replicas=1, min_isr=1)
+    due, until = stage.now_ms + 600_000, stage.now_ms + 3_600_000
+    driver = stage.hand("driver")
+    stage.settled(driver, driver.insert("b1", [b"hidden"], [due], job=JOB, until=until))
+    return stage, due, until
+
+
+def _clock_steps_there_and_back(stage: Stage, *meanwhile: Caught) -> None:
+    """Two hours ahead, and back before anything is pushed by that clock."""
+    stage.nodes["b1"].wall_error_us = 2 * 3_600_000_000
+    stage.run_ms(100)
+    for caught in meanwhile:
+        caught.let_go()
+    stage.run_ms(200)
+    stage.nodes["b1"].wall_error_us = 0
+    stage.run_ms(3_000)
+
+
+def test_an_open_job_is_not_late_by_a_clock_that_is_on_hold() -> None:
+    stage, _, until = _lone_with_a_job()
+    _clock_steps_there_and_back(stage)
+    stage.expect(stage.replica("b1").timeline.jobs.by_key[JOB].state == JobState.OPEN, "still open")
+    stage.run_ms(until - stage.now_ms + limits.JOB_ABORT_AFTER_MS + 1_000)
+    stage.expect(stage.replica("b1").timeline.jobs.by_key[JOB].state == JobState.ABORTED, "too late")
+    stage.finish()
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["not begun yet", "a page is being read"])
+def test_what_is_hidden_is_revealed_though_its_time_seems_over_by_a_clock_that_is_on_hold(
+    begun: bool,
+) -> None:
+    stage, due, until = _lone_with_a_job()
+    driver = stage.hand("driver")
+    page = stage.hold("b1", lambda event: isinstance(event, IndexScanned))
+    stage.settled(driver, driver.act("b1", JobAction.COMMIT, JOB, until, uid=stage.uid))
+    if begun:
+        stage.until(lambda: page.events, "a page")
+    _clock_steps_there_and_back(stage, page)
+    [row] = stage.browsed(stage.hand("browser"), "b1")
+    stage.expect(row.wait_at == due, f"it waits for its own instant, not for {row.wait_at}")
     stage.finish()
 
 

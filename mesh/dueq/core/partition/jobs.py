@@ -168,6 +168,8 @@ class Jobs:
         for job in undecided:
             self._look_after(job, now)
         for reveals in (True, False):
+            if reveals and self._ctx.clock.hold:
+                continue  # what is hidden may seem over: it is looked at again when the clock is released
             work = self._passes.get(reveals)
             job_left = self._table.to_reveal if reveals else self._table.to_withdraw
             if work is not None:
@@ -197,8 +199,8 @@ class Jobs:
         self.asks.append(JobAsk(home, self._partition.uid, high, low, job.until))
 
     def _is_late(self, until: int, now: Now) -> bool:
-        """Whether nobody can commit any more."""
-        return self._mesh_ms(now) - until > limits.JOB_ABORT_AFTER_MS
+        """Whether nobody can commit any more; a clock that is on hold does not say so."""
+        return not self._ctx.clock.hold and self._mesh_ms(now) - until > limits.JOB_ABORT_AFTER_MS
 
     def _would_know(self, until: int, now: Now) -> bool:
         """Whether home would still know of a job if it had been committed."""
@@ -256,7 +258,7 @@ class Jobs:
 
     def _go_on(self, work: _Pass, now: Now) -> None:
         """Do the next step, if nothing is on its way."""
-        if work.reading:
+        if work.reading or (work.reveals and self._ctx.clock.hold):
             return
         while len(work.chosen):
             sequence = self._partition.propose(self._record(work, work.chosen[: limits.RECORD_ROWS_MAX]), now)
