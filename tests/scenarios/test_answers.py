@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.scenarios.taps import appends
-from dueq_codecs.messages import Code
+from dueq_codecs.messages import Code, UpdateTopicRequest
 from dueq_codecs.records import Outcome
 
 FAR_MS = 3_600_000
@@ -137,6 +141,22 @@ def test_a_repetition_is_answered_though_the_leader_can_commit_nothing() -> None
     for name in ("b2", "b3"):
         stage.nodes[name].crash()
     stage.run_ms(1_000)
+    producer.again("b1", insert)
+    stage.until(lambda: len(insert.replies) == 2, "a second answer")
+    stage.expect(insert.replies[0] == insert.replies[1], f"the same answer: {insert.replies}")
+    stage.finish()
+
+
+@pytest.mark.parametrize("change", [{"payload_bytes_max": 100}, {"horizon_ms": 60_000}], ids=str)
+def test_a_retry_gets_the_same_answer_though_a_limit_was_lowered_meanwhile(change: dict[str, int]) -> None:
+    """B12. Limits are for what is new: who is told that his message was refused sends it to somebody else."""
+    stage = Stage()
+    producer, admin = stage.hand("producer"), stage.hand("admin")
+    insert = stage.settled(producer, producer.insert("b1", [b"a" * 1_000], [stage.now_ms + FAR_MS]))
+    admin.send("b1", UpdateTopicRequest(1, b"1" * 16, stage.topic, 0, json.dumps(change), 0))
+    stage.until(lambda: 1 in admin.replies, "the change")
+    stage.expect(admin.replies[1].code == Code.OK, admin.replies[1].text)
+    stage.until(lambda: stage.replica("b1").settings.version, "the limit at the leader")
     producer.again("b1", insert)
     stage.until(lambda: len(insert.replies) == 2, "a second answer")
     stage.expect(insert.replies[0] == insert.replies[1], f"the same answer: {insert.replies}")

@@ -200,6 +200,8 @@ class Partition:
         self, route: Route, request: ChangeRequest, bodies: list[bytes | memoryview], now: Now
     ) -> Refusal | None:
         """Take a client's change; it is answered when it has been applied."""
+        if self._proposals.repeats(route, request):
+            return None  # whatever the limits are by now
         refusal = check_change(request, bodies, self.settings, now) or check_topic(request, self.topic)
         if refusal is None and request.kind == RecordKind.SETTINGS:
             return self._settings.wait(route, request, now)

@@ -150,9 +150,7 @@ class Proposals:
     def request(
         self, route: Route, request: ChangeRequest, body: bytes | memoryview, now: Now
     ) -> Refusal | None:
-        """Take a well-formed request, to be answered when it has been applied; else say why not just now."""
-        if self._repeats(route, request):
-            return None
+        """Take a well-formed new request, to be answered when it has been applied; else say why not just now."""
         refusal = self._cannot_take(request, now)
         full = self._partition.fullness_of_names(request) if refusal is None else None
         if full is None:
@@ -166,7 +164,7 @@ class Proposals:
             fault: Refusal | None = full
             if names is None:
                 fault = Refusal(Code.NOT_LEADER, "the leader has changed")
-            elif self._repeats(route, request):
+            elif self.repeats(route, request):
                 fault = None
             elif all(names):  # they need no room
                 fault = self._cannot_take(request, then) or self._take(route, request, body, then)
@@ -177,7 +175,7 @@ class Proposals:
         self._partition.look_up_names(looked_for, known, now)
         return None
 
-    def _repeats(self, route: Route, request: ChangeRequest) -> bool:
+    def repeats(self, route: Route, request: ChangeRequest) -> bool:
         """Whether a request came before; then it gets the answer to that attempt, now or when there is one.
 
         Nobody needs to confirm the leadership for that: what was applied here is committed, and so is its answer.
