@@ -237,18 +237,22 @@ class ClassedWindow(Window):
             if exhausted:
                 self._end(of, None)
                 self._give_back([of])
+            elif unseen is not None and of >= unseen:
+                self._end(of, max(looked_to or (0, 0), (self._low_water, 0)))
             elif looked_to is not None:
                 self._end(of, looked_to)
-            elif unseen is not None and of >= unseen:
-                self._end(of, (self._low_water, 0))
         self._look_at([of for of, *_ in looked])
+
+    def _are_unseen(self, classes: U64) -> Mask:
+        """Return which classes nobody has looked at yet: they end at the low-water mark, none of them before."""
+        return classes >= np.uint64(ENDLESS if self._unseen is None else self._unseen)
 
     def shrink(self, waiting: Entries, keep: int) -> None:
         places = self._places(waiting)
         order = np.lexsort((keys_of(waiting), waiting["wait_at"], places))
         found, starts, counts = np.unique(places[order], return_index=True, return_counts=True)
         share = max(keep // max(len(found), 1), 1)
-        over = counts > share
+        over = (counts > share) & ~self._are_unseen(self._class_at[found])
         last = order[starts[over] + share - 1]
         self._end_at[found[over]] = waiting["wait_at"][last]
         self._end_key[found[over]] = keys_of(waiting)[last]
@@ -256,6 +260,9 @@ class ClassedWindow(Window):
         self.recount(self.inside(waiting))
 
     def go_back(self, wait_at: int) -> bool:
+        known_ms = self.known_until_ms
+        if known_ms is not None:  # what was let go may wait since before the low-water mark
+            wait_at = min(wait_at, known_ms)
         self._end_at[:] = ENDLESS
         self._limited.clear()
         self._unseen, self._low_water = 0, min(self._low_water, wait_at)

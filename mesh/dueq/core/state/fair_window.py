@@ -96,6 +96,7 @@ class FairWindow(ClassedWindow):
         classes, at, keys = classes[order], at[order], keys[order]
         kept = np.zeros(len(classes), np.int64)
         kept[self._by_need(classes, at, keys, keep)[:keep]] = 1
+        kept[self._are_unseen(classes)] = 1
         found, starts, counts = np.unique(classes, return_index=True, return_counts=True)
         left = np.add.reduceat(kept, starts)  # of each class: its first ones
         places = np.array([self._place_of[of] for of in found.tolist()], np.intp)

@@ -98,6 +98,38 @@ def test_it_goes_back_in_every_rank_for_what_a_job_has_hidden() -> None:
     assert found.unknown_from(70) == 0
 
 
+def test_it_goes_back_to_what_it_let_go_though_that_waits_since_before_its_beginning() -> None:
+    """A leader whose clock is behind stamps messages with instants before all that the disk had at the start."""
+    found = window(100)
+    read(found, 0, None)
+    waiting = found.begin(rows((0, 20), (0, 30), (0, 40)))
+    found.shrink(waiting, 1)
+    assert found.end_of(0) == (20, 1 << 16)
+    found.go_back(70)
+    assert (found.end_of(0), found.unknown_from(20)) == ((20, 0), 0)
+
+
+def test_ranks_that_nobody_has_looked_at_yet_are_not_cut() -> None:
+    """All of theirs that waits before the low-water mark is in memory, and stays there when they are looked at."""
+    found = window(100)
+    read(found, 0, None, following=5)
+    waiting = found.begin(rows((0, 10), (0, 20), (6, 10), (6, 20), (8, 10), (8, 20)))
+    found.shrink(waiting, 3)
+    assert found.count == len(found.inside(waiting)) == 5
+    read(found, 5, None, following=7)
+    assert found.count == len(found.inside(waiting)) == 5
+    found.leave(found.inside(waiting))
+    assert (found.count, found.least) == (0, 1)
+
+
+def test_a_scan_that_does_not_come_to_the_low_water_mark_lets_nothing_go() -> None:
+    found = window(100)
+    waiting = found.begin(rows((3, 50), (3, 60)))
+    found.grow([Looked(0, None, True), Looked(3, (50, 1 << 16), False)], None)
+    assert found.end_of(3) == (100, 0)
+    assert found.count == len(found.inside(waiting)) == 2
+
+
 def test_the_messages_of_many_ranks_are_counted_one_each() -> None:
     found = window(None)
     everything = rows(*[(rank, 1) for rank in range(0, 65_536, 7)])

@@ -11,7 +11,7 @@ from dueq.core.ports.entry import WIDE, Entries, State, keys_of
 from dueq.core.state.class_set import ClassSet
 from dueq.core.state.fair import FairOrder
 from dueq.core.state.job_table import JobTable
-from dueq.core.state.window import Cut, Window
+from dueq.core.state.window import Cut, Looked, Window
 
 NOW = 1_000
 
@@ -88,6 +88,18 @@ def test_it_reads_what_the_next_turns_need() -> None:
     wanted = window.wants(4, 4)
     assert wanted is not None
     assert [of >> 16 for of, _ in wanted.spots] == [7, 12, 30]
+
+
+def test_groups_that_nobody_has_looked_at_yet_are_not_cut() -> None:
+    """All of theirs that waits before the low-water mark is in memory."""
+    window = FairOrder().window(JobTable((0, 1)), NOW + 1)
+    window.grow([Looked(0, None, True)], 31 << 16)
+    rows = window.begin(entries(range(1, 41)))
+    window.shrink(rows, 4)
+    assert window.count == len(window.inside(rows)) >= 20
+    for each in np.split(rows, len(rows)):
+        window.leave(each)
+    assert window.count == 0
 
 
 def test_a_group_that_is_gone_leaves_nothing_behind() -> None:
