@@ -31,6 +31,7 @@ from dueq_codecs.messages import (
 )
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import JobAction, Outcome, RecordKind
+from dueq_codecs.rules import shared_name
 
 Bodies = list[bytes | memoryview]
 _FINAL = (Code.OK, Code.INVALID_REQUEST, Code.SEQUENCE_REUSED, Code.JOB_ENDED)
@@ -276,6 +277,13 @@ class Hand:
         change = self._change(RecordKind.PASS, 0, "")
         change.name, change.document = name, json.dumps(document)
         return self._ask(broker, change, [], [], 0)
+
+    def bring(self, broker: str, data: bytes) -> Request:
+        """Bring a shared body to the first partition, one attempt."""
+        change = self._change(RecordKind.BODY, 0, "")
+        change.shared, change.shared_size = shared_name(data), len(data)
+        change.size, change.crc = np.array([len(data)], np.uint32), np.array([crc32(data)], np.uint32)
+        return self._ask(broker, change, [data], [], 0)
 
     def settle(
         self,

@@ -63,7 +63,7 @@ from dueq.core.state.cold import ColdIds
 from dueq.core.state.matching import RowFilter
 from dueq.core.state.order import order_of
 from dueq.core.state.pass_table import Pass
-from dueq.core.state.timeline import Timeline
+from dueq.core.state.timeline import AGE_STEP_MS, Timeline
 from dueq.core.turn.context import Context
 from dueq.core.turn.peers import Peer
 from dueq.errors import UnknownVersion
@@ -232,9 +232,11 @@ class Partition:
         named = RequestRef(request.client_id, request.sequence, request.digest, request.rows)
         return self.timeline.answered(named, request.kind, request.job)
 
-    def has_body(self, name: bytes) -> bool:
-        """Return whether a shared body of this name is kept here."""
-        return name in self.timeline.bodies.by_name
+    def will_have_body(self, name: bytes) -> bool:
+        """Return whether a shared body of this name is kept, and its grace lasts until the next record is applied."""
+        body = self.timeline.bodies.by_name.get(name)
+        records = self.log_end + 1 - self.applied  # each may make the partition older, the next one included
+        return body is not None and body.until_ms > self.timeline.age_ms + records * AGE_STEP_MS
 
     def filtered_walk(self, wanted: RowFilter) -> FilteredWalk:
         """Return a way through the waiting messages that match a filter, as the last checkpoint has them."""

@@ -104,8 +104,8 @@ class ProposingPartition(EndOfTurn, Protocol):
         """Call `then` with what unique keys or idempotency keys name, by their hashes."""
         ...
 
-    def has_body(self, name: bytes) -> bool:
-        """Return whether a shared body of this name is kept."""
+    def will_have_body(self, name: bytes) -> bool:
+        """Return whether a shared body of this name is kept, and its grace lasts until the next record is applied."""
         ...
 
     def answered(self, request: ChangeRequest) -> RequestResult | None:
@@ -315,7 +315,7 @@ class Proposals:
         record.shared, record.shared_size = requests[0].shared, requests[0].shared_size
         if record.kind == RecordKind.BODY:
             record.amount_ms = requests[0].amount_ms
-            if self._partition.has_body(record.shared):
+            if self._partition.will_have_body(record.shared):
                 return b""
             record.size, record.crc = requests[0].size, requests[0].crc
             return group[0].body
