@@ -60,7 +60,7 @@ class Fates:
         self._before: dict[int, NaiveEntry] = {}
         self._changed: dict[str, set[int]] = {}
         self._touched: dict[int, int] = {}
-        """The last record that names each message."""
+        """The last record that names each message, but for those that reveal it."""
         self._hidden: dict[str, set[int]] = {}
         """The jobs that were undecided when a pass began, by its name: it need not meet their messages."""
         self._retention_ms = TopicSettings().dead_retention_ms
@@ -73,7 +73,8 @@ class Fates:
         """Look at the messages that a record names, before it is applied."""
         self._before = {}
         named = _keys(record)
-        self._touched.update(dict.fromkeys(named, record.sequence))
+        if record.kind != RecordKind.REVEAL:
+            self._touched.update(dict.fromkeys(named, record.sequence))
         if record.kind in _LOOKED_AT:
             for key in named:
                 entry = naive.live.get(key)
@@ -185,7 +186,7 @@ class Fates:
     def _left_behind(self, record: Record, naive: Naive) -> str:
         """Say which message a pass that ends here has left: one that it is about, named by no record since it began.
 
-        A message that expires before its new instant is left as it is. One that was revealed meanwhile may be.
+        A message that expires before its new instant is left as it is. One whose job was undecided then may be.
         """
         known = naive.passes.by_name.get(record.name)
         if known is None or json.loads(record.document)["do"] != "end" or known.state != PassState.ENDED:
