@@ -190,7 +190,7 @@ CONDITIONAL: Final = (
             ),
         ),
         seeds=0,
-        finders=(93000056,),
+        finders=(94000036, 94000043),
     ),
     Bug(
         "renewals-spin-on-hold",
