@@ -169,24 +169,25 @@ def test_a_cancel_after_the_commit_withdraws_what_was_revealed() -> None:
     stage.finish()
 
 
-def test_a_pass_right_after_the_commit_leaves_nothing_of_the_job() -> None:
+def test_a_pass_right_after_the_commit_leaves_nothing_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Page by page its messages are revealed, and some of them behind the place that the pass has reached."""
-    with scale.scaled((("HOT_SCAN_ROWS", 8), ("CHECKPOINT_MS", 20))):
-        stage = Stage()
-        driver, now_ms = stage.hand("driver"), stage.now_ms
-        until = now_ms + 3_600_000
-        for _ in range(2):
-            stage.stored(*[b"other"] * 500, due=until - 600_000)
-            loaded = driver.insert(
-                stage.leader, [b"of it"] * 500, [now_ms + 600_000] * 500, job=JOB, until=until
-            )
-            stage.settled(driver, loaded)
-        stage.settled(driver, driver.act(stage.leader, JobAction.COMMIT, JOB, until, uid=stage.uid))
-        passes = stage.replica(stage.leader).timeline.passes
-        stage.settled(driver, driver.work(stage.leader, "all", do="purge", filter={"state": "waiting"}))
-        stage.until(lambda: passes.running is None, "the end of the pass")
-        stage.expect(passes.by_name["all"].done == 2_000, f"all is purged, not {passes.by_name['all'].done}")
-        stage.finish()
+    monkeypatch.setattr("dueq.core.partition.index_walk.HOT_SCAN_ROWS", 8)
+    monkeypatch.setattr("dueq.limits.CHECKPOINT_MS", 20)
+    stage = Stage()
+    driver, now_ms = stage.hand("driver"), stage.now_ms
+    until = now_ms + 3_600_000
+    for _ in range(2):
+        stage.stored(*[b"other"] * 500, due=until - 600_000)
+        request = driver.insert(
+            stage.leader, [b"of it"] * 500, [now_ms + 600_000] * 500, job=JOB, until=until
+        )
+        stage.settled(driver, request)
+    stage.settled(driver, driver.act(stage.leader, JobAction.COMMIT, JOB, until, uid=stage.uid))
+    passes = stage.replica(stage.leader).timeline.passes
+    stage.settled(driver, driver.work(stage.leader, "all", do="purge", filter={"state": "waiting"}))
+    stage.until(lambda: passes.running is None, "the end of the pass")
+    stage.expect(passes.by_name["all"].done == 2_000, f"all is purged, not {passes.by_name['all'].done}")
+    stage.finish()
 
 
 @pytest.mark.parametrize("early_ms", [-1_200, -3, -1, 0, 1, 4, 30])

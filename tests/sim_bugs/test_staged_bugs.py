@@ -51,7 +51,6 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     "full-of-jobs-for-good": (
         jobs.test_a_partition_that_is_full_of_jobs_takes_more_once_time_has_passed_though_nothing_else_happens
     ),
-    "pass-overtakes-what-is-revealed": jobs.test_a_pass_right_after_the_commit_leaves_nothing_of_the_job,
     "older-process-not-waited-for": renewals.test_two_lives_are_not_served_at_once,
     "renewed-after-its-last-attempt": partial(renewals.test_what_was_at_its_last_attempt_is_not_renewed, 1),
     "triggered-message-left-on-the-disk": triggers.test_the_next_leader_finds_what_was_triggered_on_its_disk,

@@ -112,18 +112,6 @@ STAGED: Final = (
         finders=(2631, 20108),
     ),
     Bug(
-        "pass-overtakes-what-is-revealed",
-        "A pass begins while a job is revealed, and leaves what moves to places that it has passed.",
-        "a scan of an index by pages, of rows whose key is changed meanwhile",
-        (
-            change("core.partition.passes:Passes.applied", "in _GIVING_BACK", "in _GIVING_BACK[:3]"),
-            change(
-                "core.partition.passes:Passes.tick", "elif not self._work.unrevealed & unrevealed:", "else:"
-            ),
-        ),
-        seeds=0,
-    ),
-    Bug(
         "full-of-names-for-good",
         "A partition that is full of idempotency keys refuses all that comes, and so never forgets one.",
         "Kafka Streams: stream time passes by records only",

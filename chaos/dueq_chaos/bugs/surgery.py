@@ -73,5 +73,18 @@ SURGERY: Final = (
         seeds=822,
         finders=(274,),
     ),
+    Bug(
+        "pass-overtakes-what-is-revealed",
+        "A pass begins while a job is revealed, and leaves what moves to places that it has passed.",
+        "a scan of an index by pages, of rows whose key is changed meanwhile",
+        (
+            change("core.partition.passes:Passes.applied", "in _GIVING_BACK", "in _GIVING_BACK[:3]"),
+            change(
+                "core.partition.passes:Passes.tick", "elif not self._work.unrevealed & unrevealed:", "else:"
+            ),
+        ),
+        seeds=0,
+        finders=(94036290, 94024353),
+    ),
 )
 """All of them."""
