@@ -94,6 +94,9 @@ class DeadLetters:
         """Discard the messages that are old enough; look again when the next one is."""
         if not len(entries):
             return
+        if self._ctx.clock.hold:  # it may have stepped ahead
+            self._wait(_RETRY_MS, now)
+            return
         retention_ms = self._partition.timeline.settings.dead_retention_ms
         mesh_ms = self._ctx.clock.mesh_now_us(now) // 1000
         over = entries["died_at"].astype(np.int64) + retention_ms <= mesh_ms

@@ -41,7 +41,7 @@ class Led:
         self.timeline = SimpleNamespace(dead_count=count, settings=TopicSettings(dead_retention_ms=HOUR_MS))
         self.checkpoints = SimpleNamespace(after=lambda then, now: then(frozenset(), now))
         self.retention: Deadlines[int] = Deadlines()
-        self.clock = SimpleNamespace(mesh_now_us=lambda now: now.mono_us)
+        self.clock = SimpleNamespace(mesh_now_us=lambda now: now.mono_us, hold=False)
         self.attended = False
         self.reads: list[Callable[[object, Now], None]] = []
         self.proposed: list[Record] = []
@@ -151,3 +151,18 @@ def test_what_dies_after_a_change_is_kept_for_no_longer_than_it_says_though_a_la
     led.timeline.dead_count = 1
     led.care.applied(Record(RecordKind.NACK, UID, 52, 1, 0), Applied(died=1), at(20))
     assert led.retention.next_us() == 1_020_000
+
+
+def test_nothing_is_discarded_by_a_clock_that_is_on_hold_and_no_turn_is_taken_after_the_other() -> None:
+    led = Led()
+    led.care.begin(at(0))
+    led.clock.hold = True
+    led.turn(2 * HOUR_MS)
+    led.answer(2 * HOUR_MS, dead(0))
+    led.turn(2 * HOUR_MS + 1)
+    assert (led.proposed, led.reads) == ([], [])
+    led.clock.hold = False
+    led.turn(2 * HOUR_MS + 1_000)
+    led.answer(2 * HOUR_MS + 1_000, dead(0))
+    [record] = led.proposed
+    assert record.kind == RecordKind.DISCARD
