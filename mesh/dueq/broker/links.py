@@ -49,11 +49,22 @@ class Links:
         # Grows over all links of this life: the later of two Hellos counts, whatever the clock does.
         self._attach = count(1)
         self._links: dict[str, _Link] = {}
+        # Endpoints of peers for whose links there were no descriptors.
+        self._unlinked: dict[str, str] = {}
 
     def connect(self, broker_id: str, endpoint: str) -> None:
-        """Have one fresh connection to a peer; an endpoint that is none is counted, and then there is no link."""
+        """Have one fresh connection to a peer; an endpoint that is none is counted, and then there is no link.
+
+        Where the process may have no more descriptors, each frame for the peer tries again.
+        """
         self._disconnect(broker_id)
-        socket = self._context.socket(zmq.DEALER)
+        self._unlinked.pop(broker_id, None)
+        try:
+            socket = self._context.socket(zmq.DEALER)
+        except zmq.ZMQError as error:
+            self._unlinked[broker_id] = endpoint
+            self._counts.refuse("no_descriptors", f"a link to {broker_id} at {endpoint}: {error}")
+            return
         tune(socket)
         socket.setsockopt(zmq.IMMEDIATE, 1)
         try:
@@ -71,6 +82,8 @@ class Links:
 
     def send(self, broker_id: str, frames: Sequence[bytes | memoryview]) -> None:
         """Send, after a Hello where there was none; dropped when there is no connection or it is full."""
+        if broker_id in self._unlinked:
+            self.connect(broker_id, self._unlinked[broker_id])
         link = self._links.get(broker_id)
         if link is None or not (link.introduced or self._say_hello(link)):
             self._counts.dropped += 1

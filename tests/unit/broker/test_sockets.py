@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import resource
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -348,6 +351,43 @@ def test_an_endpoint_that_is_none_is_counted_and_harms_nobody(node: Node) -> Non
     node.sockets.to_peer("b2", frame())
     assert node.sockets.counts.refused == {"bad_endpoint": 1}
     assert "b2" in node.sockets.counts.take_unsaid()[1]
+
+
+@pytest.fixture
+def no_descriptors() -> Iterator[Callable[[], None]]:
+    """Take all descriptors that this process may have; returns what gives them back."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 2, hard))
+    held: list[int] = []
+    with suppress(OSError):
+        while True:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+
+    def give_back() -> None:
+        while held:
+            os.close(held.pop())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    yield give_back
+    give_back()
+
+
+def test_a_link_for_which_there_is_no_descriptor_is_made_when_there_is_one(
+    start: Callable[..., Any], node: Node, request: pytest.FixtureRequest
+) -> None:
+    """Clients can take all of a broker's descriptors: the next peer that was started anew ended the broker."""
+    peer: Node = start(Node, "b2")
+    give_back = request.getfixturevalue("no_descriptors")
+    peer.sockets.connect("b1", node.endpoint)
+    peer.sockets.to_peer("b1", frame())
+    give_back()
+    assert "b1" in peer.sockets.counts.take_unsaid()[1]
+
+    def send_again(events: list[Event]) -> bool:
+        peer.sockets.to_peer("b1", frame(number=7))
+        return 7 in heard(events)
+
+    node.receive_until(send_again)
 
 
 def test_an_address_that_is_taken_is_an_error_that_names_it(node: Node) -> None:
