@@ -43,6 +43,7 @@ class Mirror:
     """Follows everything below the layout's root and delivers it; belongs to one thread.
 
     Attributes:
+        _connected: there is a connection, and everything is read or being read.
         _reading: what is being read now: `_REGISTRATIONS`, `_TOPICS`, or a partition's uid.
         _dirty: what has changed while it was being read.
         _topics: topics as read, by the name of their node.
@@ -75,6 +76,7 @@ class Mirror:
         self._enqueue = enqueue
         self._later = later
         self._registrations_read = registrations_read
+        self._connected = False
         self._reading: set[str | int] = set()
         self._dirty: set[str | int] = set()
         self._topics: dict[str, Topic] = {}
@@ -90,11 +92,13 @@ class Mirror:
 
     def refresh(self) -> None:
         """Read everything and set every watch: the connection is new."""
+        self._connected = True
         self._read_registrations()
         self._read_topics()
 
     def connection_lost(self) -> None:
         """Every watch is gone."""
+        self._connected = False
         self._reading.clear()
         self._dirty.clear()
         self._topics.clear()
@@ -137,6 +141,8 @@ class Mirror:
             self._enqueue(partial(self._changed, event.path))
 
     def _changed(self, path: str) -> None:
+        if not self._connected:  # it fired before; `refresh` reads everything
+            return
         folder, _, name = path.rpartition("/")
         if path == self._layout.brokers:
             self._read_registrations()

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import structlog
-from kazoo.exceptions import NoAuthError, NoNodeError
+from kazoo.exceptions import NoAuthError, NoNodeError, SessionExpiredError
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent, ZnodeStat
 
 from dueq.cluster.layout import Layout
@@ -48,11 +48,14 @@ class Server:
     def __init__(self) -> None:
         self.nodes: dict[str, bytes] = {LAYOUT.brokers: b"", LAYOUT.topics: b"", LAYOUT.tombstones: b""}
         self.forbidden: set[str] = set()
+        self.expired = False
         self.watches: dict[str, set[Callable[[WatchedEvent], None]]] = {}
         self.asked: Counter[str] = Counter()
         self.order: list[str] = []
 
     def get_children_async(self, path: str, watch: Any = None) -> Answer:
+        if self.expired:
+            return Answer(exception=SessionExpiredError())
         if path in self.forbidden:
             return Answer(exception=NoAuthError())
         self._note(path, watch)
@@ -142,6 +145,23 @@ def test_a_new_topic_is_seen_and_its_partition_followed() -> None:
     following.server.fire(LAYOUT.partition(1))
     following.run()
     assert [event.uid for event in following.events if isinstance(event, NodeSeen)] == [1, 1]
+
+
+def test_a_watch_that_fires_after_the_session_has_ended_holds_up_no_later_reading() -> None:
+    """Its own reading failed, and was taken for one that was still under way: the new session saw no topic."""
+    following = Following()
+    following.pass_time()
+    following.mirror.connection_lost()
+    following.requests.connection_lost()
+    following.server.expired = True
+    following.server.make("a", 1)
+    following.server.register("b1")
+    following.run()
+    following.server.expired = False
+    following.mirror.refresh()
+    following.run()
+    assert following.topics() == ["a"]
+    assert following.seen().registrations.keys() == {"b1"}
 
 
 def test_topics_made_in_a_burst_are_listed_together_and_each_is_read_once() -> None:
