@@ -28,7 +28,7 @@ _TURN_BYTES = 1 << 20
 _REQUEST_BYTES = 512
 """Weight of a request beside its payloads, its rows and its texts."""
 _ROW_BYTES = 64
-"""Weight of a row: all columns that an INSERT can have are views of its frame, which stays as long as it waits."""
+"""Least weight of a row, also of one with few columns."""
 _RETRY_AFTER_MS = 100
 _PATIENT_MS: Final = 10_000
 """Rows that are due later than this from now can be delayed without harm."""
@@ -77,7 +77,8 @@ class Inserts:
         assert isinstance(event, ClientFrameReceived)
         message, identity = event.message, event.route.identity
         rows = message.rows if isinstance(message, ChangeRequest) else 1
-        weight = _REQUEST_BYTES + rows * _ROW_BYTES + _text_bytes(message) + sum(map(len, event.bodies))
+        columns = max(rows * _ROW_BYTES, _frame_bytes(message))
+        weight = _REQUEST_BYTES + columns + _text_bytes(message) + sum(map(len, event.bodies))
         if self.waiting_bytes + weight > limits.INSERTS_WAITING_BYTES_MAX:
             return identity, _busy(
                 message,
@@ -143,8 +144,19 @@ def _is_patient(message: object, now: Now) -> bool:
     return bool(soonest_ms > now.wall_us // 1000 + _PATIENT_MS)
 
 
+def _frame_bytes(message: object) -> int:
+    """Return the length of a request's frame: its columns are views of it, so all of it stays as long as it waits.
+
+    That may be more than its columns: a sender may leave room between them.
+    """
+    frame = message.due.base if isinstance(message, ChangeRequest) else None
+    return frame.nbytes if isinstance(frame, memoryview) else 0
+
+
 def _text_bytes(message: object) -> int:
     """Return the length of the texts of a request: there are as many groups as rows, and others may fill a frame."""
+    if isinstance(message, ChunkRequest):
+        return len(message.topic)
     if not isinstance(message, ChangeRequest):
         return 0
     return len(message.topic) + len(message.name) + len(message.document) + sum(map(len, message.groups))

@@ -7,6 +7,9 @@ import numpy as np
 from dueq.broker.inserts import Inserts, is_insert
 from dueq.core.ports.events import ClientFrameReceived, Persisted, Route
 from dueq.instant import Now
+from dueq_codecs.envelope import ENVELOPE_BYTES, seal
+from dueq_codecs.frames import decode, encode
+from dueq_codecs.layouts import Kind
 from dueq_codecs.messages import ChangeReply, ChangeRequest, ChunkReply, ChunkRequest, Code, MetadataRequest
 from dueq_codecs.records import RecordKind
 
@@ -164,3 +167,25 @@ def test_what_waits_is_weighed_with_its_columns_and_texts() -> None:
         assert inserts.waiting_bytes - before > 65_536
     assert list(inserts.take(NOW))
     assert inserts.waiting_bytes == 0
+
+
+def test_a_request_is_weighed_with_all_of_the_frame_that_its_columns_hold() -> None:
+    """A frame may have bytes that belong to no field: 500 rows that waited for the pace held 2 GiB."""
+    event = insert(1, bytes_each=0)
+    assert isinstance(event.message, ChangeRequest)
+    event.message.size = event.message.crc = np.zeros(1, np.uint32)
+    [head, body] = encode(event.message)
+    padded = seal(Kind.CHANGE_REQUEST, bytes(head[ENVELOPE_BYTES:]) + bytes(1 << 20))
+    message, bodies = decode([padded, body])
+    inserts = Inserts()
+    assert inserts.put(ClientFrameReceived(Route(b"x"), message, bodies), NOW) is None  # type: ignore[arg-type]
+    assert inserts.waiting_bytes > 1 << 20
+
+
+def test_a_chunk_is_weighed_with_its_topic() -> None:
+    event = chunk(1)
+    assert isinstance(event.message, ChunkRequest)
+    event.message.topic = "t" * (1 << 20)
+    inserts = Inserts()
+    assert inserts.put(event, NOW) is None
+    assert inserts.waiting_bytes > 5 << 18
