@@ -52,8 +52,13 @@ class StatisticsFile:
             self._next_us = mono_us + _EVERY_US
         if mono_us >= self._next_us and not self._writing:
             self._next_us = mono_us + _EVERY_US
-            self._thread = Thread(target=self._save, args=(self._path,), name="dueq-statistics", daemon=True)
-            self._thread.start()
+            thread = Thread(target=self._save, args=(self._path,), name="dueq-statistics", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # the machine has no thread left for this process
+                self._log.warning("statistics.not_written", path=str(self._path), reason=str(error))
+            else:
+                self._thread = thread
 
     def close(self) -> None:
         """Write a last time, once nothing is counted any more."""

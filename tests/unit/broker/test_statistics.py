@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -105,6 +106,26 @@ def test_what_cannot_be_written_is_said_and_tried_again(tmp_path: Path) -> None:
         kept.close()
     assert [line["event"] for line in said] == ["statistics.not_written"]
     (tmp_path / "statistics.new").rmdir()
+    kept.close()
+    assert len(rows(opened(tmp_path)[1])) == 1
+
+
+def test_a_machine_that_gives_no_thread_is_said_and_costs_no_more_than_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error came up in the loop, and ended the broker."""
+
+    def refuse(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    kept, statistics = opened(tmp_path)
+    statistics.scheduled("t", CLIENT, 1, NOW_MS)
+    kept.each_second(0)
+    with monkeypatch.context() as patched, capture_logs() as said:
+        patched.setattr(Thread, "start", refuse)
+        for second in range(60, 120):
+            kept.each_second(second * 1_000_000)
+    assert [line["event"] for line in said] == ["statistics.not_written"]
     kept.close()
     assert len(rows(opened(tmp_path)[1])) == 1
 
