@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import time
 import weakref
 from collections.abc import Iterator
 
@@ -72,6 +74,25 @@ def test_cycles_that_have_grown_old_are_freed_in_a_long_rest(collector: IdleColl
         knots(2_500)
         collector.rest(60_000_000)
     assert first() is None
+
+
+def test_a_pause_in_a_collection_does_not_put_off_all_others(
+    collector: IdleCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that has peers never rests for as long as that took: nothing that had grown old was freed again."""
+    ticks = itertools.count(step=10_000_000_000)
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: next(ticks))
+    for _ in range(2):
+        held = Knot()
+        first = weakref.ref(held)
+        for _ in range(3):
+            knots(30_000)
+            collector.rest(25_000)
+        del held
+        for _ in range(510):
+            knots(2_500)
+            collector.rest(200_000)
+        assert first() is None
 
 
 def test_afterwards_the_interpreter_collects_again() -> None:
