@@ -6,8 +6,9 @@ the GIL, at once), and labels are capped: a thousand topics must not cost the lo
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 from wsgiref.simple_server import WSGIServer
@@ -28,6 +29,7 @@ from dueq.core.turn.metrics import LATENESS_BUCKETS_US, CoreMetrics, Histogram
 OTHER = "other"
 _LOCAL = "127.0.0.1"
 _PATIENCE_S = 10.0
+_REST_S = 0.1
 
 
 class MetricsPage(Collector):
@@ -61,6 +63,7 @@ class MetricsPage(Collector):
         host, _, port = address.rpartition(":")
         self._server, _ = start_http_server(int(port), host.strip("[]") or _LOCAL, self.registry)
         self._server.RequestHandlerClass = _impatient(self._server.RequestHandlerClass)
+        self._server.get_request = _unhurried(self._server.get_request)  # type: ignore[method-assign]
         return f"{host or _LOCAL}:{self._server.server_port}"
 
     def close(self) -> None:
@@ -178,6 +181,19 @@ def _impatient(handler: Any) -> Any:
                 super().handle()
 
     return Impatient
+
+
+def _unhurried(accept: Callable[[], Any]) -> Callable[[], Any]:
+    """Return what accepts a connection, and rests where that fails: it stays there, and is offered again at once."""
+
+    def accept_or_rest() -> Any:
+        try:
+            return accept()
+        except OSError:
+            time.sleep(_REST_S)
+            raise
+
+    return accept_or_rest
 
 
 def _label(topic: str, known: set[str]) -> str:

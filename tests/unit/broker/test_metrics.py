@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from urllib.request import urlopen
 
@@ -133,6 +134,28 @@ def test_a_client_of_the_page_that_says_nothing_is_left(monkeypatch: pytest.Monk
     host, _, port = page.serve("127.0.0.1:0").partition(":")
     with socket.create_connection((host, int(port)), timeout=30.0) as silent:
         assert silent.recv(1) == b""
+    with urlopen(f"http://{host}:{port}/metrics", timeout=30.0) as answer:
+        assert b"dueq_degraded" in answer.read()
+    page.close()
+
+
+def test_a_connection_for_which_there_is_no_descriptor_does_not_keep_a_processor_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It stays in the queue, and the thread of the page asked for it again and again, in the loop's time."""
+    tries: list[socket.socket] = []
+
+    def refuse(listening: socket.socket) -> tuple[socket.socket, object]:
+        tries.append(listening)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    page = MetricsPage()
+    host, _, port = page.serve("127.0.0.1:0").partition(":")
+    with monkeypatch.context() as patched:
+        patched.setattr(socket.socket, "accept", refuse)
+        with socket.create_connection((host, int(port)), timeout=0.3) as silent, pytest.raises(TimeoutError):
+            silent.recv(1)
+    assert 1 <= len(tries) <= 10
     with urlopen(f"http://{host}:{port}/metrics", timeout=30.0) as answer:
         assert b"dueq_degraded" in answer.read()
     page.close()
