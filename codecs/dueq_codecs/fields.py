@@ -12,6 +12,8 @@ import numpy as np
 from dueq_codecs.frame_error import FrameError
 
 ID_BYTES: Final = 16
+_TEXTS_MAX: Final = 1 << 16
+"""Texts of one list: rows name them by u16, and reading each takes as long as a row."""
 
 _U32: Final = struct.Struct("<I")
 _ZEROS: Final = tuple(bytes(count) for count in range(5))
@@ -233,6 +235,8 @@ class Texts(Vector):
         return len(value), struct.pack(f"<{len(value)}I", *offsets) + b"".join(parts)
 
     def unpack(self, body: memoryview, start: int, count: int) -> tuple[str, ...]:
+        if count > _TEXTS_MAX:
+            raise FrameError(f"{self.name} has {count} texts, more than {_TEXTS_MAX}")
         text = Text(self.name)
         budget = len(body)
         texts: list[str] = []

@@ -14,7 +14,7 @@ import pytest
 
 from dueq_codecs.envelope import ENVELOPE_BYTES, seal
 from dueq_codecs.frames import FrameError, decode, decode_record, encode, encode_record
-from dueq_codecs.layouts import Kind
+from dueq_codecs.layouts import LAYOUTS, Kind
 from dueq_codecs.log import RECORD
 from dueq_codecs.messages import Code
 
@@ -190,6 +190,22 @@ def test_strings_that_all_claim_the_same_bytes_cost_no_memory() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2_000_000
+
+
+def test_a_list_of_a_million_texts_is_refused_before_it_is_read() -> None:
+    """Reading each of them took a broker's loop half a second for each frame."""
+    slots = 65_537
+    # A BrowseReply with one vector, `groups`: many offsets, all to one empty string.
+    field = [field.name for field in LAYOUTS[Kind.BROWSE_REPLY].fields].index("groups")
+    vtable = struct.pack(f"<{3 + field}H", 6 + 2 * field, 8, *[0] * field, 4).ljust(80, b"\0")
+    body = struct.pack("<I", 84) + vtable + struct.pack("<iI", 80, 4)
+    body += (
+        struct.pack("<I", slots)
+        + struct.pack(f"<{slots}I", *[4 * (slots - i) for i in range(slots)])
+        + bytes(4)
+    )
+    with pytest.raises(FrameError, match="groups has 65537 texts"):
+        decode([seal(Kind.BROWSE_REPLY, body), b""])
 
 
 def test_long_vtables_are_not_kept() -> None:
