@@ -33,6 +33,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError, WriterNotClosedException
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
 
 from dueq.cluster.burying import Burying
 from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnavailable, CoordinatorUnreadable, Deliver
@@ -90,6 +91,17 @@ class _ImpatientHandler(SequentialThreadingHandler):  # type: ignore[misc]  # ka
         if len(reads) + len(writes) == 1:  # one answer, or room for one request; two where it waits for work
             timeout = self._patience_s if timeout is None else min(timeout, self._patience_s)
         return super().select(reads, writes, errors, timeout)
+
+
+def _reconnecting() -> KazooRetry:
+    """Return what has kazoo connect again, whatever has gone wrong.
+
+    kazoo expects few errors: its thread ends at another one, such as that of a name which cannot be looked up for want
+    of a descriptor. Nothing would connect again then.
+    """
+    found = KazooRetry(**_RECONNECT)
+    found.retry_exceptions = (Exception,)
+    return found
 
 
 class ZooKeeperCoordinator:
@@ -156,7 +168,7 @@ class ZooKeeperCoordinator:
             hosts=self.address,
             timeout=self._session_ms / 1000,
             handler=_ImpatientHandler(self._session_ms / 1000 / _ATTEMPTS_PER_SESSION),
-            connection_retry=dict(_RECONNECT),
+            connection_retry=_reconnecting(),
             logger=logging.getLogger("dueq.cluster.kazoo"),
         )
         self._requests = Requests(self._inbox.put)

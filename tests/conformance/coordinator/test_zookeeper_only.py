@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -295,6 +297,27 @@ def test_a_server_that_takes_a_connection_and_says_nothing_does_not_cost_the_ses
     wire.cut()
     wire.mute()
     assert wire.taken_mute.wait(20)
+    wire.mend()
+    connected(life, since)
+    assert CoordinatorState.LOST not in states(life)
+
+
+def test_a_name_that_cannot_be_looked_up_for_a_while_does_not_cost_the_connection_for_good(
+    begin_on_zookeeper: Any, wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kazoo's thread ended. The broker went on without ZooKeeper for the rest of its life, and nobody saw it."""
+    refused = threading.Event()
+
+    def refuse(*_: object) -> None:
+        refused.set()
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    life = through(begin_on_zookeeper("b1", start=False, session_ms=LONG_MS), wire).start()
+    since = life.mark()
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", refuse)
+        wire.cut()
+        assert refused.wait(20)
     wire.mend()
     connected(life, since)
     assert CoordinatorState.LOST not in states(life)
