@@ -412,7 +412,7 @@ def _dump(fields: dict[str, Any]) -> bytes:
 
 def _load(value: bytes, what: str) -> dict[str, Any]:
     try:
-        fields = json.loads(value)
+        fields = json.loads(value.decode())  # of bytes json takes surrogates, too
         if b"\\u" in value:  # half of a surrogate pair is no text, and no frame could hold it
             json.dumps(fields, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:

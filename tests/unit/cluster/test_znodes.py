@@ -196,11 +196,11 @@ NODES: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
 }
 STRANGE = [
     b"Infinity", b"-1", b"1e99", b"9" * 40, b"9" * 5_000, b"null", b"{}", b"[]", b'"x"', b"[[1]]", b"[" * 100_000,
-    rb'"\ud800"', rb'[["\udfff",["b1"]]]',
+    rb'"\ud800"', rb'[["\udfff",["b1"]]]', b'"\xed\xa0\x80"',
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: value[:12].decode())
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: value[:12].decode(errors="replace"))
 @pytest.mark.parametrize("what", NODES)
 def test_no_value_of_a_node_brings_anything_but_a_refusal(what: str, strange: bytes) -> None:
     """Any other error ended the connection of every broker that read it, again and again; a number that fits into no
