@@ -14,6 +14,8 @@ from dueq_codecs.messages import PROTOCOL_VERSION, Code, Hello
 
 _BINDINGS_MAX = 1024
 """Anybody can say Hello: the oldest bindings go first. A peer that is refused says Hello again."""
+_NAME_MAX = 64
+"""Longest id of a broker (`dueq.config`)."""
 
 Life = tuple[str, int]
 """Broker id and incarnation."""
@@ -69,7 +71,10 @@ class Introductions:
             spoken = f"{hello.protocol_min} to {hello.protocol_max}"
             return Code.WRONG_VERSION, f"protocol versions {spoken} do not include {PROTOCOL_VERSION}"
         if not self._me.cluster_id or hello.cluster_id != self._me.cluster_id:
-            return Code.WRONG_CLUSTER, f"this is cluster {self._me.cluster_id!r}, not {hello.cluster_id!r}"
-        if hello.name in ("", self._me.broker_id):
-            return Code.BAD_FRAME, f"a peer of {self._me.broker_id} cannot be called {hello.name!r}"
+            return (
+                Code.WRONG_CLUSTER,
+                f"this is cluster {self._me.cluster_id!r}, not {hello.cluster_id!r:.80}",
+            )
+        if not 1 <= len(hello.name) <= _NAME_MAX or hello.name == self._me.broker_id:
+            return Code.BAD_FRAME, f"a peer of {self._me.broker_id} cannot be called {hello.name!r:.80}"
         return None

@@ -207,7 +207,7 @@ class Sockets:
         if life is None:
             return Code.BAD_FRAME, f"a {name} on a connection that is no broker's"
         if life != (message.sender, message.incarnation):
-            return Code.BAD_FRAME, f"a {name} of {message.sender!r} on the connection of {life[0]!r}"
+            return Code.BAD_FRAME, f"a {name} of {message.sender!r:.80} on the connection of {life[0]!r}"
         return None
 
     def _not_from_client(self, identity: bytes, message: ClientMessage) -> tuple[Code, str] | None:

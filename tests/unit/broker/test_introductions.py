@@ -46,11 +46,20 @@ def test_nobody_is_accepted_before_the_cluster_is_known() -> None:
     assert refusal[0] is Code.WRONG_CLUSTER
 
 
-@pytest.mark.parametrize("name", ["", "b1"])
+@pytest.mark.parametrize("name", ["", "b1", "b" * 65])
 def test_a_peer_has_a_name_that_is_not_ours(name: str) -> None:
+    """And none of megabytes: a thousand of them were kept."""
     refusal = introductions().accept(b"x", broker_hello(name))
     assert refusal is not None
     assert refusal[0] is Code.BAD_FRAME
+
+
+@pytest.mark.parametrize("changes", [{"cluster_id": "c" * 1_000_000}, {"name": "b" * 1_000_000}])
+def test_a_refusal_quotes_no_more_than_helps(changes: dict[str, Any]) -> None:
+    """It goes to the log, once a second."""
+    refusal = introductions().accept(b"x", broker_hello(**{"name": "b2", **changes}))
+    assert refusal is not None
+    assert len(refusal[1]) < 200
 
 
 def test_of_two_connections_of_one_life_the_higher_attach_counts() -> None:
