@@ -91,7 +91,6 @@ class Statistics:
     def __init__(self) -> None:
         self._hours: dict[tuple[int, str], HourCounts] = {}
         self._latest: dict[str, tuple[int, HourCounts]] = {}
-        self._newest = 0
         self._topics: Counter[int] = Counter()  # rows of each hour
 
     # -------------------------------------------------------------- counting
@@ -144,8 +143,7 @@ class Statistics:
         return counts
 
     def _row(self, hour: int, topic: str) -> HourCounts:
-        if hour > self._newest:
-            self._newest = hour
+        if hour not in self._topics:
             self._latest.clear()
             for key in [key for key in self._hours if key[0] <= hour - limits.STATISTICS_HOURS]:
                 del self._hours[key]
@@ -199,4 +197,3 @@ class Statistics:
         counts.restore(document)
         self._hours[hour, topic] = counts
         self._topics[hour] += topic != OTHER_TOPICS
-        self._newest = max(self._newest, hour)

@@ -98,6 +98,17 @@ def test_a_week_is_kept() -> None:
     assert found[0]["hour"] == NOW_MS + 5 * HOUR_MS
 
 
+def test_a_week_is_kept_also_after_the_clock_was_set_back() -> None:
+    """Nothing was forgotten before that wrong hour came again: the file grew over all restarts until then."""
+    before, statistics = Statistics(), Statistics()
+    before.scheduled("t", CLIENT, 1, NOW_MS + 9_000 * HOUR_MS)
+    for (hour, topic), counts in before.items():
+        statistics.restore(hour, topic, counts.document())
+    for hour in range(limits.STATISTICS_HOURS + 5):
+        statistics.scheduled("t", CLIENT, 1, NOW_MS + hour * HOUR_MS)
+    assert len(rows(statistics)) == limits.STATISTICS_HOURS + 1
+
+
 def test_the_greatest_senders_are_named_and_nothing_is_left_out_of_the_sum() -> None:
     statistics = Statistics()
     for number in range(2 * limits.STATISTICS_SENDERS_KEPT):
