@@ -72,7 +72,7 @@ class Keys:
     def sealed(self, endpoint: Mapping[str, Any]) -> dict[str, Any]:
         """Return the document of an endpoint with its secrets and headers sealed by the newest key.
 
-        What is sealed by a key that is not known stays as it is.
+        What is sealed by a key that is not known, or for another endpoint, stays as it is.
         """
         return _changed(endpoint, lambda text, name: self._seal(text, name, endpoint["name"]))
 
@@ -88,7 +88,10 @@ class Keys:
         if is_sealed(text):
             if sealed_parts(text)[0] == self._newest or sealed_parts(text)[0] not in self._ciphers:
                 return text
-            text = self._open(text, endpoint)
+            try:
+                text = self._open(text, endpoint)
+            except SecretsSealed:
+                return text
         data = self._ciphers[self._newest].encrypt(text.encode(), [endpoint.encode(), name.encode()])
         return sealed_text(self._newest, name, data)
 

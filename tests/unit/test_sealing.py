@@ -71,6 +71,15 @@ def test_a_new_key_seals_and_the_old_one_still_opens() -> None:
     assert Keys([OLD]).sealed(again) == again
 
 
+def test_what_an_old_key_has_sealed_for_another_endpoint_stays_as_it_is() -> None:
+    """A client that copied such a secret while keys were changed ended each broker that it asked."""
+    copied = Keys([OLD]).sealed(endpoint()) | {"name": "shipping"}
+    keys = Keys([NEW, OLD])
+    assert keys.sealed(copied) == copied
+    with pytest.raises(SecretsSealed, match="not sealed for it"):
+        keys.opened(copied)
+
+
 def test_without_a_key_it_is_said_what_is_missing() -> None:
     assert opened(endpoint(), None) == endpoint()
     with pytest.raises(SecretsSealed, match=r"'billing' are sealed by key .{8}, and this gateway has none"):
