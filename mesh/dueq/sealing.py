@@ -85,6 +85,8 @@ class Keys:
         return _changed(endpoint, lambda text, name: self._open(text, endpoint["name"]))
 
     def _seal(self, text: str, name: str, endpoint: str) -> str:
+        if not text:  # of a header; older versions of `cryptography` refuse to seal nothing
+            return text
         if is_sealed(text):
             if sealed_parts(text)[0] == self._newest or sealed_parts(text)[0] not in self._ciphers:
                 return text
