@@ -129,6 +129,8 @@ class SnapshotService:
         self._ctx, self._replica = ctx, replica
         # follower -> (applied, mono µs of the last request)
         self._readers: dict[str, tuple[int, int]] = {}
+        # (follower, epoch, snapshot, part) of those that are just being read.
+        self._reading: set[tuple[str, int, int, int]] = set()
 
     def offer(self, peer: Peer) -> None:
         """Tell a follower that it must be filled from a snapshot (snapshot 0: an offer).
@@ -142,13 +144,20 @@ class SnapshotService:
         self._send(peer.broker_id, replica.epoch, offer)
 
     def requested(self, peer: Peer, request: SnapshotRequest, now: Now) -> None:
-        """Read the part and send it."""
+        """Read the part and send it.
+
+        A follower asks again where it has waited for long. What it asks for is not read twice at a time: where many
+        replicas are filled at once, the parts that they want next would wait for all these repeats.
+        """
         replica = self._replica
-        if not replica.is_leader or request.epoch != replica.epoch:
+        asked = peer.broker_id, request.epoch, request.snapshot, request.part
+        if not replica.is_leader or request.epoch != replica.epoch or asked in self._reading:
             return
+        self._reading.add(asked)
 
         def read(answer: object, then: Now) -> None:
             assert isinstance(answer, SnapshotRead)
+            self._reading.discard(asked)
             if not replica.is_leader or request.epoch != replica.epoch:
                 return  # deposed meanwhile
             self._readers[peer.broker_id] = (answer.applied, then.mono_us)

@@ -141,3 +141,26 @@ def test_the_log_is_kept_after_a_snapshot_for_as_long_as_it_is_read() -> None:
     assert service.needed_from(stage.now) == 8
     stage.mono_us += limits.SNAPSHOT_IDLE_MS * 1000 + 1
     assert service.needed_from(stage.now) is None
+
+
+def test_a_part_that_is_being_read_is_not_read_once_more_for_a_follower_that_asks_again() -> None:
+    """Else, where many replicas are filled at once, each would be read out again and again before the next part."""
+    stage = Stage()
+    stage.lead("b2", "b3")
+    service = SnapshotService(stage.ctx, stage.replica)
+
+    def ask(follower: str, snapshot: int, part: int) -> list[int]:
+        request = SnapshotRequest(follower, 0, UID, 1, snapshot, part)
+        service.requested(stage.peer(follower), request, stage.now)
+        return [effect.request.token for effect in stage.ctx.take() if isinstance(effect, Read)]
+
+    [first] = ask("b3", 0, 0)
+    assert ask("b3", 0, 0) == []
+    assert len(ask("b2", 0, 0)) == 1
+    stage.ctx.read_done(first, SnapshotRead(first, UID, 5, 0, 7, 1, b"rows", False), stage.now)
+    stage.ctx.take()
+    [second] = ask("b3", 5, 1)
+    assert ask("b3", 5, 1) == []
+    stage.ctx.read_done(second, SnapshotRead(second, UID, 5, 1, 7, 1, b"rows", False), stage.now)
+    stage.ctx.take()
+    assert len(ask("b3", 5, 1)) == 1, "its answer was lost"
