@@ -133,6 +133,8 @@ class RequestWindows:
         if message.code is Code.OK:
             change.window.heard(change.sequence, self._context.mono_us)
             self._maybe_succeeded(change, message)
+        elif message.code is Code.UNKNOWN_UPLOAD and not len(change.request.upload):
+            self._context.refuse(message, "the request names no upload")
         elif message.code is Code.UNKNOWN_BODY and self._bringing.wants(change):
             change.link, change.refusal = 0, error_of(message.code, message.text)
             change.set_timer(None)

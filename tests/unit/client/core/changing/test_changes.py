@@ -487,6 +487,14 @@ def test_an_upload_that_has_begun_anew_ends_when_an_earlier_copy_of_the_request_
     assert not sent(stage.run_until(stage.ms + 5_000), ChunkRequest)
 
 
+def test_a_request_without_uploads_is_not_refused_for_one(stage: Stage) -> None:
+    [request] = sent(stage.insert(7, b"short"), ChangeRequest)
+    effects = stage.receive("a", refuse(request, Code.UNKNOWN_UPLOAD)) + stage.run_until(stage.ms + 100)
+    assert not sent(effects, ChunkRequest)
+    assert not of(effects, Failed)
+    assert of(stage.receive("a", ok(request, 90)), Completed)
+
+
 def lost_upload(stage: Stage, *, silent: bool) -> ChunkRequest:
     """A leader does not know an upload and gets it anew; if silent, a first copy of the request got no answer."""
     chunks = sent(stage.insert(7, LONG), ChunkRequest)
