@@ -75,16 +75,21 @@ def with_hashes(event: Insert, topic: Topic) -> Insert:
 def homes(event: Insert, topic: Topic) -> npt.NDArray[np.intp]:
     """Return the place in the topic of each row's home, −1 where the row may go anywhere.
 
-    Groups decide where there are groups, and else the hashes of unique keys, and else those of idempotency keys.
+    A row's group decides if it has one, and else the hash of its unique key, and else that of its idempotency key. A
+    row with a key has the same home whichever rows come with it.
     """
     if event.groups:
-        found = np.array([home_of_group(name, topic.home_partitions) for name in event.groups], np.intp)
-        return found[event.group]
-    found = np.full(len(event.due), -1, np.intp)
+        found = np.array([home_of_group(name, topic.home_partitions) for name in event.groups], np.intp)[
+            event.group
+        ]
+        grouped = np.array([bool(name) for name in event.groups])[event.group]
+    else:
+        found = np.full(len(event.due), -1, np.intp)
+        grouped = np.zeros(len(found), np.bool_)
     for high, low in ((event.once_high, event.once_low), (event.key_high, event.key_low)):
         if len(high):
             at_home = homes_of_keys(high, topic.home_partitions).astype(np.intp)
-            found = np.where((high | low) != 0, at_home, found)
+            found = np.where(((high | low) != 0) & ~grouped, at_home, found)
     return found
 
 

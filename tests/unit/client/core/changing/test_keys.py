@@ -98,6 +98,35 @@ def test_the_rows_of_each_home_are_cut_into_requests_and_get_their_ids_in_the_or
     assert sum(column.nbytes for column in columns) < 15 * rows
 
 
+def test_a_row_without_a_group_goes_where_its_idempotency_key_is_at_home_also_beside_rows_of_groups() -> None:
+    """Else its repetition, which may come with other rows or alone, would be another message elsewhere."""
+    stage = Stage(uids={1: "a", 2: "a", 3: "a"})
+    stage.connect()
+    stage.learn_topic()
+    names = [b"o%d" % number for number in range(9)]
+
+    def homes_of(names: list[bytes], groups: list[str | None] | None) -> dict[bytes, int]:
+        asked = calls.schedule_many(
+            TOPIC, names, 10**12, lambda: 0, groups=groups, once=[Once(name, 1) for name in names]
+        )
+        effects = stage.step(asked.build(7, 1 << 60))
+        found: dict[bytes, int] = {}
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, ChangeRequest):
+                body = b"".join(map(bytes, effect.bodies))
+                found |= {body[at : at + 2]: effect.message.uid for at in range(0, len(body), 2)}
+                effects += stage.receive("a", ok(effect.message, 9))
+        return found
+
+    groups = ["acme" if row % 3 == 0 else None for row in range(9)]
+    alone = homes_of(names, None)
+    beside = homes_of(names, groups)
+    ungrouped = [name for name, group in zip(names, groups, strict=True) if group is None]
+    assert len({alone[name] for name in ungrouped}) == 3
+    assert {name: beside[name] for name in ungrouped} == {name: alone[name] for name in ungrouped}
+    assert len({beside[name] for name in names if name not in ungrouped}) == 1
+
+
 def test_an_idempotency_key_stays_at_home_when_the_topic_gets_more_partitions_while_it_waits(
     stage: Stage,
 ) -> None:
