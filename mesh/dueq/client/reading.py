@@ -78,10 +78,11 @@ def described(found: Inspection) -> TopicInfo:
 
 def forecast(found: Inspection) -> list[tuple[int, int]]:
     """Return (Unix ms of a second, messages due in it), ascending, over all partitions; empty seconds left out."""
-    totals: dict[int, int] = {}
-    for view in _newest(found).values():
+    totals: Counter[int] = Counter()
+    summed_up = [_parsed(text) for text in found.documents.values()]
+    for view in (*_newest(found).values(), *summed_up):
         for second, number in view.get("counts", ()):
-            totals[int(second)] = totals.get(int(second), 0) + int(number)
+            totals[int(second)] += int(number)
     return sorted((second, number) for second, number in totals.items() if number)
 
 

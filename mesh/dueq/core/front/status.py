@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
-from dueq.core.front import endpoint_documents, group_documents, recurrence_documents
+from dueq.core.front import endpoint_documents, forecast_documents, group_documents, recurrence_documents
 from dueq.core.front.deletions import Deletions
 from dueq.core.front.topics import Topics
 from dueq.core.ports.membership import CoordinatorState
@@ -60,20 +60,7 @@ class Status:
             return json.dumps({"partitions": [partition.describe(now) for partition in led]})
         if request.what == "forecast":
             from_ms = self._clock.mesh_now_us(now) // 1000
-            return json.dumps(
-                {
-                    "partitions": [
-                        {
-                            "uid": partition.uid,
-                            "epoch": partition.epoch,
-                            "sequence": partition.applied,
-                            "counts": partition.contents.forecast(from_ms, request.seconds),
-                            "known_until": partition.contents.known_until_ms,
-                        }
-                        for partition in led
-                    ]
-                }
-            )
+            return json.dumps(forecast_documents.document(led, from_ms, request.seconds))
         if request.what == "hours":
             return json.dumps({"hours": _hours(led)})
         if request.what == "jobs" or request.what.startswith("job "):

@@ -1,4 +1,4 @@
-"""The longest page of browsing fits into a frame, and so do the longest pages of groups and recurrences."""
+"""The longest pages fit into a frame: of browsing, of groups and recurrences; and so does a forecast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dueq import limits
-from dueq.core.front import group_documents, recurrence_documents
+from dueq.core.front import forecast_documents, group_documents, recurrence_documents
 from dueq.core.state.group_table import GroupTable
 from dueq.core.state.recurrence import Recurrence
 from dueq.recurring.terms import packed
@@ -59,6 +59,11 @@ class Led:
     def recurrences_after(self, after: str, most: int) -> list[Recurrence]:
         return self.recurrences[:most]
 
+    known_until_ms = 1_700_000_000_000
+
+    def forecast(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
+        return [(from_ms + second * 1000, 1_000_000 + self.uid) for second in range(seconds)]
+
 
 def led(name: str) -> list[Any]:
     return [Led(uid, [f"{name}-{uid}-{at}" for at in range(1_001)]) for uid in range(PARTITIONS)]
@@ -80,3 +85,20 @@ def test_a_page_of_many_recurrences_fits_into_a_frame() -> None:
         page = recurrence_documents.page(led(name), "", 1_700_000_000_000)
         assert fits(page)
         assert all(each["recurrences"] and each["more"] for each in page["partitions"])
+
+
+def test_a_forecast_of_many_partitions_fits_into_a_frame() -> None:
+    """The broker's socket would close the connection of a client that is sent a longer one."""
+    from_ms, longest = 1_700_000_000_000, limits.FORECAST_SECONDS_MAX
+    many = [Led(uid, []) for uid in range(limits.PARTITIONS_MAX)]
+    found = forecast_documents.document(many, from_ms, longest)
+    assert fits(found)
+    assert len(found["counts"]) == longest
+    assert found["counts"][1] == (
+        from_ms + 1000,
+        sum(1_000_000 + uid for uid in range(limits.PARTITIONS_MAX)),
+    )
+    few = forecast_documents.document(many[:2], from_ms, longest)
+    assert fits(few)
+    assert [len(each["counts"]) for each in few["partitions"]] == [longest, longest]
+    assert "counts" not in few
