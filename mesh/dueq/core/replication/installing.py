@@ -129,7 +129,7 @@ class SnapshotService:
         self._ctx, self._replica = ctx, replica
         # follower -> (applied, mono µs of the last request)
         self._readers: dict[str, tuple[int, int]] = {}
-        # (follower, epoch, snapshot, part) of those that are just being read.
+        # (follower, epoch, snapshot, part) of those that are just being read, or wait for that.
         self._reading: set[tuple[str, int, int, int]] = set()
 
     def offer(self, peer: Peer) -> None:
@@ -144,10 +144,11 @@ class SnapshotService:
         self._send(peer.broker_id, replica.epoch, offer)
 
     def requested(self, peer: Peer, request: SnapshotRequest, now: Now) -> None:
-        """Read the part and send it.
+        """Read the part and send it, when its turn comes among those of all partitions.
 
-        A follower asks again where it has waited for long. What it asks for is not read twice at a time: where many
-        replicas are filled at once, the parts that they want next would wait for all these repeats.
+        Snapshots that are being read come first: otherwise ever more of them would begin, and each might be closed
+        before its next part. A follower asks again where it has waited for long. What it asks for is not read twice
+        at a time: where many replicas are filled at once, what they want next would wait for all these repeats.
         """
         replica = self._replica
         asked = peer.broker_id, request.epoch, request.snapshot, request.part
@@ -158,6 +159,7 @@ class SnapshotService:
         def read(answer: object, then: Now) -> None:
             assert isinstance(answer, SnapshotRead)
             self._reading.discard(asked)
+            self._ctx.snapshot_reads.ended()
             if not replica.is_leader or request.epoch != replica.epoch:
                 return  # deposed meanwhile
             self._readers[peer.broker_id] = (answer.applied, then.mono_us)
@@ -165,12 +167,19 @@ class SnapshotService:
             if answer.last:
                 replica.installed_to(peer.broker_id, answer.applied)
 
-        self._ctx.read(
-            lambda token: ReadSnapshot(
-                token, replica.uid, request.snapshot, request.part, limits.SNAPSHOT_CHUNK_BYTES
-            ),
-            read,
-        )
+        def begin() -> bool:
+            if not replica.is_leader or request.epoch != replica.epoch:
+                self._reading.discard(asked)
+                return False
+            self._ctx.read(
+                lambda token: ReadSnapshot(
+                    token, replica.uid, request.snapshot, request.part, limits.SNAPSHOT_CHUNK_BYTES
+                ),
+                read,
+            )
+            return True
+
+        self._ctx.snapshot_reads.begin(begin, first=request.snapshot > 0)
 
     def _send(self, broker_id: str, epoch: int, read: SnapshotRead) -> None:
         settings = self._ctx.settings

@@ -164,3 +164,34 @@ def test_a_part_that_is_being_read_is_not_read_once_more_for_a_follower_that_ask
     stage.ctx.read_done(second, SnapshotRead(second, UID, 5, 1, 7, 1, b"rows", False), stage.now)
     stage.ctx.take()
     assert len(ask("b3", 5, 1)) == 1, "its answer was lost"
+
+
+def test_a_broker_reads_a_few_parts_at_a_time_and_goes_on_with_snapshots_before_it_begins_others() -> None:
+    """Else payloads that consumers wait for would be read after the parts of all replicas that are being filled."""
+    stage = Stage()
+    stage.lead("b2", "b3")
+    most = limits.SNAPSHOT_READS_MAX
+    under_way: list[ReadSnapshot] = []
+
+    def order() -> None:
+        orders = [effect.request for effect in stage.ctx.take() if isinstance(effect, Read)]
+        under_way.extend(order for order in orders if isinstance(order, ReadSnapshot))
+
+    def done() -> None:
+        read = under_way.pop(0)
+        stage.ctx.read_done(read.token, SnapshotRead(read.token, UID, 5, 0, 7, 1, b"", False), stage.now)
+        order()
+
+    for number in (*range(1, most + 1), 0, most + 1, most + 2):
+        service = SnapshotService(stage.ctx, stage.replica)
+        for _ in range(2):
+            service.requested(stage.peer("b3"), SnapshotRequest("b3", 0, UID, 1, number, 0), stage.now)
+    order()
+    assert [read.snapshot for read in under_way] == list(range(1, most + 1))
+    done()
+    done()
+    assert [read.snapshot for read in under_way] == list(range(3, most + 3))
+    stage.replica.give_up(stage.now, "nobody waits for the last one any more")
+    while under_way:
+        assert 0 not in [read.snapshot for read in under_way]
+        done()
