@@ -319,8 +319,8 @@ UPLOADS_BYTES_MAX: Final = 256 << 20
 UPLOAD_IDLE_MS: Final = 15 * 60 * 1000
 """An upload that has not moved for this long is given up."""
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
-SNAPSHOT_READS_MAX: Final = 4
-"""Parts of snapshots that a broker reads for followers at the same time; consumers' payloads are read in between."""
+FOLLOWER_READS_MAX: Final = 4
+"""Old records and parts of snapshots that a broker reads at the same time; consumers' payloads are read in between."""
 SNAPSHOT_IDLE_MS: Final = 30_000
 """A snapshot from which nothing was read for this long is closed."""
 

@@ -233,15 +233,19 @@ class Followers:
         self._ctx.attend(replica.uid)
 
     def _read_for(self, peer: Peer, progress: Progress) -> None:
-        """Old records come from the store; the follower gets them when they are read."""
+        """Old records come from the store, a few at a time; the follower gets them when they are read."""
         replica = self._replica
         progress.reading = True
         start = progress.next
 
+        def is_wanted() -> bool:
+            return replica.is_leader and replica.epoch == self._epoch and progress.next == start
+
         def done(answer: object, now: Now) -> None:
             assert isinstance(answer, LogRead)
             progress.reading = False
-            if not replica.is_leader or replica.epoch != self._epoch or progress.next != start:
+            self._ctx.follower_reads.ended()
+            if not is_wanted():
                 return
             entries = [entry for entry in answer.entries if entry.record.sequence <= self._log.end]
             if entries:
@@ -249,7 +253,13 @@ class Followers:
             else:
                 self._offer_snapshot(peer, progress, now)
 
-        self._ctx.read(lambda token: ReadLog(token, replica.uid, start, limits.APPEND_BYTES), done)
+        def begin() -> bool:
+            progress.reading = is_wanted()
+            if progress.reading:
+                self._ctx.read(lambda token: ReadLog(token, replica.uid, start, limits.APPEND_BYTES), done)
+            return progress.reading
+
+        self._ctx.follower_reads.begin(begin, first=True)
 
     def ask(self, peer: Peer, progress: Progress, now: Now) -> None:
         """Have a follower confirm the leadership, by an append without records."""

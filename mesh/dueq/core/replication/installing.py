@@ -159,7 +159,7 @@ class SnapshotService:
         def read(answer: object, then: Now) -> None:
             assert isinstance(answer, SnapshotRead)
             self._reading.discard(asked)
-            self._ctx.snapshot_reads.ended()
+            self._ctx.follower_reads.ended()
             if not replica.is_leader or request.epoch != replica.epoch:
                 return  # deposed meanwhile
             self._readers[peer.broker_id] = (answer.applied, then.mono_us)
@@ -179,7 +179,7 @@ class SnapshotService:
             )
             return True
 
-        self._ctx.snapshot_reads.begin(begin, first=request.snapshot > 0)
+        self._ctx.follower_reads.begin(begin, first=request.snapshot > 0)
 
     def _send(self, broker_id: str, epoch: int, read: SnapshotRead) -> None:
         settings = self._ctx.settings

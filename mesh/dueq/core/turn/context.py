@@ -63,7 +63,7 @@ class Context:
         bodies: when a partition with a shared body that no message names has to grow older (mono µs), by uid.
         retention: when a partition's first dead message has to be looked at (mono µs), by uid.
         gathering: acks that nobody waits for.
-        snapshot_reads: parts of snapshots that followers have asked for.
+        follower_reads: old records, and parts of snapshots, that followers lack.
         touched: partitions that have something to do at the end of this turn.
         turn: the instant of the present turn.
         again: something was left for an immediate next turn.
@@ -96,7 +96,7 @@ class Context:
         self.retention: Deadlines[int] = Deadlines()
         self.ageing: Deadlines[int] = Deadlines()
         self.gathering = Gathering()
-        self.snapshot_reads = FewAtOnce(limits.SNAPSHOT_READS_MAX)
+        self.follower_reads = FewAtOnce(limits.FOLLOWER_READS_MAX)
         self.touched: dict[int, EndOfTurn] = {}
         self.turn = Now(0, 0)
         self.again = False

@@ -170,7 +170,7 @@ def test_a_broker_reads_a_few_parts_at_a_time_and_goes_on_with_snapshots_before_
     """Else payloads that consumers wait for would be read after the parts of all replicas that are being filled."""
     stage = Stage()
     stage.lead("b2", "b3")
-    most = limits.SNAPSHOT_READS_MAX
+    most = limits.FOLLOWER_READS_MAX
     under_way: list[ReadSnapshot] = []
 
     def order() -> None:
