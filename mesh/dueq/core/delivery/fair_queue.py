@@ -499,7 +499,7 @@ class FairQueue:
             if child is None or self._looks <= 0:
                 break
             leaf = self._next(child, until_ms) if self._may_give(child, until_ms) else None
-            if leaf is not None or self._stopped or self._looks <= 0:
+            if leaf is not None or self._stopped:
                 return leaf
             self._looks -= 1
             if self._has_more(child):

@@ -440,6 +440,17 @@ def test_one_look_passes_over_a_bounded_number_of_groups_below_others() -> None:
     assert len(given) < 8
 
 
+def test_very_many_closed_groups_below_one_hold_up_no_other() -> None:
+    story = Story()
+    for number in range(2 * FAIR_LOOKS_MAX):
+        story.wait(f"a.b{number}")
+        story.set(f"a.b{number}", GroupSettings(paused=True))
+    story.wait("z")
+    assert "z" in [story.pop(1) for _ in range(8)]
+    story.wait("a.c")
+    assert "a.c" in [story.pop(1) for _ in range(8)]
+
+
 def test_a_message_that_comes_while_many_groups_wake_is_behind_earlier_ones_of_its_group() -> None:
     story = Story()
     for number in range(4 * FAIR_WAKES_MIN):
