@@ -437,7 +437,8 @@ class Consumers:
         drains until the row fits, and smaller rows behind do not starve a large one.
         """
         runs = turn.runs
-        line = self._in_turn(len(sizes) - first, waits[first], now)
+        # As many as the rows may go to, or have a claim to, beside those that others have a claim to.
+        line = self._in_turn(len(sizes) - first + len(turn.left_out), waits[first], now)
         order = [session for _, _, session in line]
         unclaimed = _Unclaimed(order, turn.left_out)
         self._looks = limits.DEAL_LOOKS_MAX
@@ -471,16 +472,14 @@ class Consumers:
             self.offer(session, now)
 
     def _in_turn(self, count: int, instant_ms: int, now: Now) -> list[_Place]:
-        """Take sessions from the line that can hold `count` rows between them, at most one per row: a heap."""
+        """Take up to `count` sessions from the line: a heap."""
         found: list[_Place] = []
-        free = 0
-        while len(found) < count or free < count:
-            session, rows = self._next(instant_ms, now)
+        while len(found) < count:
+            session, _ = self._next(instant_ms, now)
             if session is None:
                 break
             found.append(heappop(self._line))
             session.in_line = False
-            free += rows
         return found
 
     def _first_to_take(

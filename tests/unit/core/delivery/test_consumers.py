@@ -211,3 +211,16 @@ def test_each_message_that_fits_nobody_keeps_one_consumer_free() -> None:
         session.rows_out, session.bytes_out = 1, out
     assert _deal(consumers, [1, 1, 1, 1], [95, 95, 60, 60]) == [0, 0, 1, 4]
     assert _deal(consumers, [1, 1, 1], [95, 95, 95]) == [0, 0, 0]
+
+
+def test_large_messages_of_several_partitions_keep_one_consumer_free_each() -> None:
+    """A further one is left out for each of them, and smaller ones of other partitions go to the rest."""
+    consumers, sessions = _line(3, credit_bytes=100)
+    for session in sessions:
+        session.rows_out, session.bytes_out = 1, 60
+    turn = Turn()
+    for waits in range(2):
+        assert _deal(consumers, [waits], [80], turn) == [0]
+    assert _deal(consumers, [2], [10], turn) == [3]
+    assert _deal(consumers, [3], [80], turn) == [0]
+    assert _deal(consumers, [4], [10], turn) == [0]
