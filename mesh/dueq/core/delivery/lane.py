@@ -159,6 +159,7 @@ class Lane:
         act_us: (mono) no lease must be ended before this instant.
         tokens: how many may be leased by the topic's rate.
         group_rates: how many of each limited group.
+        last_turn: number of the turn in which something of its queue was leased last; 0: nothing was.
         prepared: what is to be pushed, laid out; all else that is to be pushed is in `schedule`.
     """
 
@@ -172,6 +173,7 @@ class Lane:
         self.inherited_until = 0
         self.act_us = NEVER_US
         self.tokens = TokenBucket()
+        self.last_turn = 0
         self._pending: list[_Batch] = []
         self._orders = 0
         self._late: list[tuple[Slots, U64]] = []
@@ -189,8 +191,9 @@ class Lane:
         self.tokens.configure(settings.rate, settings.burst, now)
         return self.tokens.available(now)
 
-    def spend(self, entries: Entries) -> None:
-        """These are leased: they cost tokens where there is a rate."""
+    def spend(self, entries: Entries, turn: int) -> None:
+        """These are leased in the turn of this number: they cost tokens where there is a rate."""
+        self.last_turn = turn
         self.tokens.take(len(entries))
         self.group_rates.spend(entries, self.partition.timeline.groups)
 

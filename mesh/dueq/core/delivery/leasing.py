@@ -52,6 +52,7 @@ class Leasing:
         self.expiry_ms = NEVER_MS
         self.look_us = 0
         self._room_bytes = 0
+        self._turn = 0
 
     def begin_tick(self) -> None:
         """Begin a tick: a proposal that was refused in the last one may be made again."""
@@ -64,6 +65,7 @@ class Leasing:
         If a record is made in any case, messages soon after the look-ahead are reason enough.
         """
         self.is_cut = False
+        self._turn += 1
         self._lease_triggered(now, mesh_ms)
         ahead_ms = mesh_ms + look_ahead_ms
         gather_ms = ahead_ms + limits.LEASE_GATHER_MS
@@ -197,7 +199,7 @@ class Leasing:
             self.retry_us = now.mono_us + RETRY_US
             return 0
         if queued:
-            lane.spend(entries)
+            lane.spend(entries, self._turn)
         slots = lane.leases.add(entries, numbers, token, Phase.PROPOSED, NEVER_US)
         before = lane.leases.staged_bytes
         self._stager.stage(lane, slots, entries)

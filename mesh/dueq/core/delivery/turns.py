@@ -93,6 +93,11 @@ class Queued(Protocol):
     @property
     def queue(self) -> WaitingQueue: ...
 
+    @property
+    def last_turn(self) -> int:
+        """Number of the turn in which something of its queue was leased last."""
+        ...
+
     def take_waiting(self, until_ms: int, limit: int, *, again: bool = False) -> Entries:
         """Take messages out of the queue that may be delivered; again: not for the first time in this turn."""
         ...
@@ -268,16 +273,17 @@ class FairTurns:
         return FairQueue(messages, leases, rates)
 
     def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
-        """Choose ready messages.
+        """Choose ready messages, first of the partition that has been given nothing for longest.
 
-        If a queue gives less than it was asked for, its other groups have no slot or token: it is not asked again.
+        So little credit starves none, and messages for which there are no bytes keep their claim. If a queue gives
+        less than it was asked for, its other groups have no slot or token: it is not asked again.
         """
         free, left = demand.free, list(lanes)
         while free > 0 and left:
             left = [
                 lane for lane in left if lane.queue.head_ms <= demand.mesh_ms and picks.room(lane.uid) > 0
             ]
-            left.sort(key=lambda lane: lane.queue.head_ms)
+            left.sort(key=lambda lane: lane.last_turn)
             share, willing = max(1, free // max(len(left), 1)), []
             for lane in left[:free]:
                 taken = picks.take(lane, demand.mesh_ms, share)

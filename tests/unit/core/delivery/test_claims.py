@@ -60,3 +60,26 @@ def test_small_messages_that_keep_coming_do_not_starve_a_large_one(
             ack_first(stage, ms, held)
         beat(stage, ms, ALICE, ms)
     assert (uid, large) in seen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("uid", [1, 2])
+@pytest.mark.parametrize("size", [100, 900])
+def test_a_partition_that_always_has_more_does_not_starve_another(kind: str, uid: int, size: int) -> None:
+    """Its messages wait in vain for longer than the other's, while there is credit for one at a time."""
+    other = 3 - uid
+    stage = Stage(partitions=2, kind=kind)
+    attach(stage, 0, ALICE)
+    stage.insert([0] * 20, uid=other, size=100)
+    held = rows_of(stage.run(1))
+    [key] = stage.insert([2], ms=2, uid=uid, size=size)
+    seen: list[tuple[int, int]] = []
+    for ms in range(3, 403, 10):
+        stage.insert([ms], ms=ms, uid=other, size=100)
+        came = rows_of(stage.run(ms))
+        seen += [(row[0], row[1]) for row in came]
+        held += came
+        if held:
+            ack_first(stage, ms, held)
+        beat(stage, ms, ALICE, ms)
+    assert (uid, key) in seen

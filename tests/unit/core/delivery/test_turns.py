@@ -15,7 +15,7 @@ class Lane:
     """A led partition that has some messages, in order."""
 
     def __init__(self, uid: int, *rows: tuple[int, int]) -> None:
-        self.uid, self.queue = uid, self
+        self.uid, self.queue, self.last_turn = uid, self, 0
         self.waiting: Entries = np.zeros(len(rows), WIDE)
         self.waiting["rank"], self.waiting["wait_at"] = zip(*sorted(rows), strict=True)
         self.waiting["state"] = State.WAITING
