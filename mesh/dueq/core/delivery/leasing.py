@@ -66,7 +66,8 @@ class Leasing:
         """
         self.is_cut = False
         self._turn += 1
-        self._lease_triggered(now, mesh_ms)
+        turn = Turn()
+        self._lease_triggered(turn, now, mesh_ms)
         ahead_ms = mesh_ms + look_ahead_ms
         gather_ms = ahead_ms + limits.LEASE_GATHER_MS
         wanted_ms = ahead_ms + limits.LEASE_ALONG_MS if recording else ahead_ms
@@ -93,13 +94,12 @@ class Leasing:
             self._end_look(lane, now)
         staged = self._staged_bytes()
         self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - staged
-        turn = Turn()
         for uid in picks.entries:
             lane = self._lanes[uid]
             leased = self._propose(lane, picks.of(uid), turn, mesh_ms, now)
             self.is_cut |= leased == limits.RECORD_ROWS_MAX and lane.queue.head_ms <= ahead_ms
 
-    def _lease_triggered(self, now: Now, mesh_ms: int) -> None:
+    def _lease_triggered(self, turn: Turn, now: Now, mesh_ms: int) -> None:
         """Lease triggered messages before all others: no pause and no rate holds them, only their consumers' credit."""
         for lane in self._lanes.values():
             if not lane.partition.timeline.triggered:
@@ -119,7 +119,7 @@ class Leasing:
                 entries = entries[~over]
             if len(entries):
                 self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - self._staged_bytes()
-                self._propose(lane, entries[:free], Turn(), mesh_ms, now, queued=False)
+                self._propose(lane, entries[:free], turn, mesh_ms, now, queued=False)
 
     def _look_for_expired(self, lanes: list[Lane], mesh_ms: int, now: Now) -> None:
         """End what has expired and is next, though nobody has credit: else it would stay where nobody consumes."""

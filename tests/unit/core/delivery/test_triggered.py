@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from dueq.core.state.timeline import Timeline
 from dueq_codecs.records import Record, RecordKind
@@ -113,3 +114,24 @@ def test_a_move_takes_it_back() -> None:
     assert timeline_of(stage).triggered == {}
     stage.attach(70, credit=5, attach=2, number=2)
     assert stage.run(500) == []
+
+
+@pytest.mark.parametrize("uids", [(1,), (1, 2)], ids=["one partition", "two"])
+def test_a_large_one_has_a_claim_before_smaller_ones_that_have_waited_for_longer(
+    uids: tuple[int, ...],
+) -> None:
+    stage = Stage(partitions=len(uids))
+    stage.attach(0, credit_bytes=1_000, lease_ms=FAR_MS)
+    [large] = stage.insert([FAR_MS], size=900)
+    for uid in uids:
+        stage.insert([1] * 30, uid=uid, size=100)
+    held = [(uid, key) for push in stage.run(5) for uid, key in zip(push.uid, keys_in(push), strict=True)]
+    trigger(stage, 10, [large])
+    for ms in range(20, 110, 10):
+        uid, key = int(held[0][0]), held.pop(0)[1]
+        token = stage.leds[uid].timeline.rows(np.array([key], np.uint64))["token"].tolist()
+        stage.leds[uid].change(RecordKind.ACK, [key], at(ms), token=token)
+        stage.commit(ms)
+        came = [key for push in stage.run(ms) for key in keys_in(push)]
+        assert came in ([], [large])
+    assert came == [large]
