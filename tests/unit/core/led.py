@@ -137,6 +137,7 @@ class Stage:
         upload: int = 0,
         group: str = "",
         expires_ms: int = 0,
+        rank: int = 0,
     ) -> list[int]:
         """Insert messages (due, and perhaps expiring, in ms after the start) and commit; returns their keys."""
         led, now = self.leds[uid], at(ms)
@@ -148,6 +149,8 @@ class Stage:
             record.upload = np.full(len(dues_ms), upload, np.uint64)
         if expires_ms:
             record.expires = np.full(len(dues_ms), START_MS + expires_ms, np.uint64)
+        if rank:
+            record.rank = np.full(len(dues_ms), rank, np.uint16)
         if group:
             record.groups, record.group = (group,), np.zeros(len(dues_ms), np.uint16)
         record.requests = (RequestRef(b"p" * 16, led.sequence + 1, led.sequence + 1, len(dues_ms)),)

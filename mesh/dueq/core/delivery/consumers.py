@@ -126,6 +126,10 @@ class ConsumerSession:
         """Whether its bytes allow one more message: a single one always."""
         return not self.rows_out or self.bytes_out + size <= self.credit_bytes
 
+    def room(self, longest: int) -> int:
+        """How many more bytes it may get at most, if no message is longer than this."""
+        return max(self.credit_bytes - self.bytes_out, 0 if self.rows_out else longest)
+
     def takes(self, size: int, now: Now) -> bool:
         """Whether it may get one more message of this size."""
         return self.fits(size) and self.free_rows(now) > 0
@@ -330,6 +334,10 @@ class Consumers:
             self._line = [entry for entry in self._line if entry[2].in_line]
             heapify(self._line)
         return rows
+
+    def free_bytes(self, now: Now, longest: int) -> int:
+        """Return how many bytes the line can take at most, if no message is longer than this."""
+        return sum(session.room(longest) for _, _, session in self._line if session.free_rows(now) > 0)
 
     def give_back(self, owners: I64, sizes: npt.NDArray[np.uint32], now: Now) -> None:
         """Leases have ended: their credit is free again."""

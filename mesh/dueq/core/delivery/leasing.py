@@ -87,7 +87,8 @@ class Leasing:
             return
         lanes = [lane for lane in lanes if lane.partition.in_touch(now)]
         picks = Picks(partial(self._room, now))
-        demand = Demand(free, mesh_ms, ahead_ms, gather_ms, recording)
+        free_bytes = partial(self._consumers.free_bytes, now)
+        demand = Demand(free, free_bytes, mesh_ms, ahead_ms, gather_ms, recording)
         self._turns.choose([*lanes], demand, picks)
         self.is_cut = any(lane.is_cut for lane in lanes)
         for lane in lanes:

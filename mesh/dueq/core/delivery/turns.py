@@ -19,7 +19,7 @@ from dueq.core.delivery.group_rates import GroupRates
 from dueq.core.delivery.hot_messages import HotMessages
 from dueq.core.delivery.leases import LeaseTable
 from dueq.core.delivery.priority_queue import PriorityQueue
-from dueq.core.ports.entry import NO_ENTRIES, Entries, joined
+from dueq.core.ports.entry import Entries, joined
 from dueq.core.state.priority import ranks_of
 from dueq.core.state.window import Guide
 
@@ -108,6 +108,8 @@ class Demand(NamedTuple):
 
     free: int
     """Messages that consumers have credit for."""
+    free_bytes: Callable[[int], int]
+    """Returns how many bytes they have credit for at most, if no message is longer than this."""
     mesh_ms: int
     """Now, by mesh time: messages that wait until then are ready."""
     ahead_ms: int
@@ -233,26 +235,33 @@ class PriorityTurns:
         return PriorityQueue(messages)
 
     def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
-        """Choose the first of the messages of all partitions; the others go back."""
+        """Choose the first of the messages of all partitions; the others go back.
+
+        Where bytes are short, the last one may fit nobody. It has a claim to them, so nothing after it is chosen, and
+        its lane is dealt last, since nothing is dealt after it.
+        """
         found = [
             (lane, lane.take_waiting(demand.mesh_ms, min(demand.free, picks.room(lane.uid))))
             for lane in lanes
         ]
-        # The lane that has the first message is dealt first: where bytes are short, it has a claim to them.
         found.sort(key=lambda each: _place(each[1]))
-        if len(found) == 1:
-            lane, entries = found[0]
-            picks.add(lane.uid, entries)
+        if len(found) < 2:
+            for lane, entries in found:
+                picks.add(lane.uid, entries)
             return
-        rows = joined([entries for _, entries in found]) if found else NO_ENTRIES
+        rows = joined([entries for _, entries in found])
+        order = np.lexsort((rows["wait_at"], ranks_of(rows)))[: demand.free]
+        sizes = rows["size"][order].astype(np.int64)
+        room = demand.free_bytes(int(sizes.max(initial=0)))
+        order = order[: np.searchsorted(np.cumsum(sizes), room, side="right") + 1]
         chosen = np.zeros(len(rows), np.bool_)
-        chosen[np.lexsort((rows["wait_at"], ranks_of(rows)))[: demand.free]] = True
-        at = 0
-        for lane, entries in found:
-            mine = chosen[at : at + len(entries)]
+        chosen[order] = True
+        ends = np.cumsum([len(entries) for _, entries in found])
+        last = int(np.searchsorted(ends, order[-1], side="right")) if len(order) else 0
+        picked = zip(found, np.split(chosen, ends[:-1]), strict=True)
+        for _, ((lane, entries), mine) in sorted(enumerate(picked), key=lambda each: each[0] == last):
             picks.add(lane.uid, entries[mine])
             lane.queue.put_back(entries[~mine])
-            at += len(entries)
 
 
 def _place(entries: Entries) -> tuple[int, int]:

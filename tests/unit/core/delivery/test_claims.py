@@ -83,3 +83,14 @@ def test_a_partition_that_always_has_more_does_not_starve_another(kind: str, uid
             ack_first(stage, ms, held)
         beat(stage, ms, ALICE, ms)
     assert (uid, key) in seen
+
+
+def test_where_bytes_are_short_the_smallest_ranks_of_all_partitions_come_first() -> None:
+    stage = Stage(partitions=2, kind="priority")
+    attach(stage, 0, ALICE)
+    for _ in range(4):
+        stage.insert([0], uid=1, size=250, rank=9)
+    [first] = stage.insert([0], uid=1, size=250)
+    seconds = [stage.insert([0], uid=2, size=250, rank=1)[0] for _ in range(4)]
+    came = [(row[0], row[1]) for row in rows_of(stage.run(1))]
+    assert came == [(1, first), *((2, key) for key in seconds[:3])]

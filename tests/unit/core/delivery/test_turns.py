@@ -29,9 +29,11 @@ class Lane:
         self.waiting = np.sort(np.concatenate([entries, self.waiting]), order=["rank", "wait_at"])
 
 
-def chosen(lanes: list[Lane], free: int, room: int = 100) -> dict[int, list[tuple[int, int]]]:
+def chosen(
+    lanes: list[Lane], free: int, room: int = 100, room_bytes: int = 1 << 30
+) -> dict[int, list[tuple[int, int]]]:
     picks = Picks(lambda uid: room)
-    demand = Demand(free, NOW_MS, NOW_MS, NOW_MS + 5, True)
+    demand = Demand(free, lambda longest: room_bytes, NOW_MS, NOW_MS, NOW_MS + 5, True)
     PriorityTurns().choose(lanes, demand, picks)  # type: ignore[arg-type]
     found = {lane.uid: picks.of(lane.uid) for lane in lanes if lane.uid in picks.entries}
     return {uid: list(zip(rows["rank"], rows["wait_at"], strict=True)) for uid, rows in found.items()}
@@ -55,6 +57,20 @@ def test_one_partition_gives_as_many_as_there_is_credit_and_room_for() -> None:
     assert chosen([lane], 3) == {1: [(2, 1), (3, 1), (4, 1)]}
 
 
+def test_where_bytes_are_short_the_last_one_is_the_first_that_has_no_room() -> None:
+    """All others fit. Nothing is dealt after it, so its lane is dealt last."""
+    lanes = [Lane(1, (0, 5), (9, 1), (9, 2)), Lane(2, (1, 9), (2, 9))]
+    for lane in lanes:
+        lane.waiting["size"] = 10
+    assert chosen(lanes, 100, room_bytes=25) == {1: [(0, 5)], 2: [(1, 9), (2, 9)]}
+    assert len(lanes[0].waiting) == 2
+    lanes[1].put_back(Lane(2, (3, 1)).waiting)
+    picks = Picks(lambda uid: 100)
+    demand = Demand(100, lambda longest: 5, NOW_MS, NOW_MS, NOW_MS + 5, True)
+    PriorityTurns().choose(lanes, demand, picks)  # type: ignore[arg-type]
+    assert (list(picks.entries), len(lanes[0].waiting)) == ([2, 1], 1)
+
+
 class AskedLane(Lane):
     """It notes how it is asked."""
 
@@ -75,6 +91,6 @@ def test_a_fair_partition_that_is_asked_once_more_in_a_turn_is_told_so() -> None
     """Messages that it gave before are not leased yet, so only the partition itself can count them."""
     rich, poor = AskedLane(1, *[(0, at) for at in range(9)]), AskedLane(2, (0, 1))
     picks = Picks(lambda uid: 100)
-    FairTurns().choose([rich, poor], Demand(6, NOW_MS, NOW_MS, NOW_MS, True), picks)  # type: ignore[list-item]
+    FairTurns().choose([rich, poor], Demand(6, lambda longest: 0, NOW_MS, NOW_MS, NOW_MS, True), picks)  # type: ignore[list-item]
     assert rich.asked == [(3, False), (2, True)]
     assert poor.asked == [(3, False)]
