@@ -287,19 +287,18 @@ class FairTurns:
         So little credit starves none, and messages for which there are no bytes keep their claim. If a queue gives
         less than it was asked for, its other groups have no slot or token: it is not asked again.
         """
-        free, left = demand.free, list(lanes)
+        free, left = demand.free, sorted(lanes, key=lambda lane: lane.last_turn)
         while free > 0 and left:
             left = [
                 lane for lane in left if lane.queue.head_ms <= demand.mesh_ms and picks.room(lane.uid) > 0
             ]
-            left.sort(key=lambda lane: lane.last_turn)
-            share, willing = max(1, free // max(len(left), 1)), []
+            share, willing = max(1, free // max(len(left), 1)), left[free:]
             for lane in left[:free]:
                 taken = picks.take(lane, demand.mesh_ms, share)
                 free -= taken
                 if taken == share:
                     willing.append(lane)
-            left = willing
+            left = willing  # first those that were not asked yet
 
 
 TIMELINE_TURNS: Final = TimelineTurns()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dueq_codecs.groups import GroupSettings
 from dueq_codecs.messages import Push
 from dueq_codecs.records import RecordKind
 from tests.unit.core.led import ALICE, Stage, at, keys_in
@@ -83,6 +84,23 @@ def test_a_partition_that_always_has_more_does_not_starve_another(kind: str, uid
             ack_first(stage, ms, held)
         beat(stage, ms, ALICE, ms)
     assert (uid, key) in seen
+
+
+@pytest.mark.parametrize("uid", [1, 2])
+def test_a_partition_whose_groups_get_nothing_does_not_starve_another(uid: int) -> None:
+    """It is ready for longest, and asked first."""
+    stage = Stage(partitions=2, kind="fair")
+    groups = stage.leds[uid].timeline.groups
+    stage.insert([0], uid=uid, group="closed")
+    group = groups.by_name["closed"]
+    group.settings = GroupSettings(paused=True)
+    groups.limited["closed"] = group
+    stage.attach(0, credit=1)
+    keys = stage.insert([2] * 3, ms=2, uid=3 - uid)
+    for ms, key in enumerate(keys, 3):
+        held = rows_of(stage.run(ms))
+        assert [(row[0], row[1]) for row in held] == [(3 - uid, key)]
+        ack_first(stage, ms, held)
 
 
 def test_where_bytes_are_short_the_smallest_ranks_of_all_partitions_come_first() -> None:
