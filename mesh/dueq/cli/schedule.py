@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
-from dueq import Client, DueqError, KeyTaken, MessageNotFound
+from dueq import Client, DueqError, KeyTaken, MessageNotFound, PartialFailure, Producer
 from dueq.cli.headers import header_option
 from dueq.cli.instants import chosen_due, due_options, duration, instant_or_duration
 from dueq.cli.options import connect, json_option, mesh_options
@@ -105,12 +105,11 @@ def schedule(
             shared = producer.body(content_of(body))
             with opened(payload) as source:
                 for batch in _batches(source):
-                    ids = producer.schedule_many(
-                        [shared] * len(batch), [due] * len(batch), ranks=rank, groups=group,
+                    _schedule_many(
+                        producer, as_json, [shared] * len(batch), [due] * len(batch), ranks=rank, groups=group,
                         keys=[line.decode("utf-8", "surrogateescape") for line in batch], headers=headers,
                         window=window, expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
                     )  # fmt: skip
-                    _print(ids, as_json)
             return
         if not lines:
             try:
@@ -125,11 +124,10 @@ def schedule(
         with opened(payload) as source:
             for batch in _batches(source):
                 keys = None if key is None else [key] * len(batch)
-                ids = producer.schedule_many(
-                    batch, [due] * len(batch), keys=keys, ranks=rank, groups=group, headers=headers,
+                _schedule_many(
+                    producer, as_json, batch, [due] * len(batch), keys=keys, ranks=rank, groups=group, headers=headers,
                     window=window, expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
                 )  # fmt: skip
-                _print(ids, as_json)
 
 
 def _said_of_key(client: Client, topic: str, key: str | None, taken: KeyTaken) -> KeyTaken:
@@ -149,7 +147,16 @@ def _said_of_key(client: Client, topic: str, key: str | None, taken: KeyTaken) -
     return KeyTaken(text, taken.present, taken.due)
 
 
-def _print(ids: list[str], as_json: bool) -> None:
+def _schedule_many(producer: Producer, as_json: bool, *columns: Any, **more: Any) -> None:
+    """Schedule messages and print their ids; if some were not scheduled, still those of the others."""
+    try:
+        _print(producer.schedule_many(*columns, **more), as_json)
+    except PartialFailure as failure:
+        _print([outcome for outcome in failure.outcomes if isinstance(outcome, str)], as_json)
+        raise
+
+
+def _print(ids: Sequence[str], as_json: bool) -> None:
     for message_id in ids:
         document = {"id": message_id, "first_instant": first_instant(message_id)}
         click.echo(json.dumps(document) if as_json else message_id)

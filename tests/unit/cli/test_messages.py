@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from io import StringIO
+from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
@@ -263,3 +264,15 @@ def test_a_recurrence_is_shown_where_the_rules_of_its_zone_are_not(
     out = capsys.readouterr().out
     assert "(Europe/Berlin)" in out
     assert ":00:00.000Z" in out
+
+
+def test_ids_of_what_is_scheduled_are_printed_though_other_rows_are_refused(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.create_topic("t", partitions=1, keys="unique")
+    client.producer("t").schedule(b"", 2208988800000, key="b")
+    (tmp_path / "keys").write_text("a\nb\nc\n")
+    assert run(["schedule", "t", f"@{tmp_path / 'keys'}", "--body", "hello", "--in", "1h"]) == 1
+    said = capsys.readouterr()
+    assert [client.get("t", message_id).key for message_id in said.out.split()] == ["a", "c"]
+    assert "1 of 3 rows were refused" in said.err
