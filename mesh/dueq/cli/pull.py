@@ -12,6 +12,7 @@ from dueq.cli.delivered import line, line_options
 from dueq.cli.headers import header_option
 from dueq.cli.instants import duration
 from dueq.cli.options import connect, mesh_options
+from dueq.cli.outcomes import counted
 from dueq.limits import PULL_ROWS_MAX
 
 
@@ -51,10 +52,11 @@ def pull(
     as_json: bool,
     endpoint: tuple[str, ...],
     timeout: float,
-) -> None:
+) -> int:
     """Take messages of TOPIC that are ready, once, and print them.
 
     They stay leased when this command has ended: `dueq settle` finishes them, with the id and token that --json shows.
+    With --ack the exit code is 1 if a lease was over before that.
     """
     style = "json" if as_json else style
     with connect(endpoint, timeout) as client:
@@ -62,8 +64,14 @@ def pull(
         received_at_ms = time.time_ns() / 1e6
         for message in messages:
             click.echo(line(message, style, with_key, with_rank, with_group, with_headers, received_at_ms))
-        if ack and messages:
-            client.settle(topic, [(message.id, message.token) for message in messages], "ack")
+        if not ack or not messages:
+            return 0
+        outcomes = client.settle(topic, [(message.id, message.token) for message in messages], "ack")
+    if over := sum(outcome is not Outcome.DONE for outcome in outcomes):
+        text = f"the leases of {over:,} of {counted(len(outcomes))} were over before they were finished"
+        click.echo(f"dueq: {text}; they come again", err=True)
+        return 1
+    return 0
 
 
 @click.command()

@@ -276,3 +276,19 @@ def test_ids_of_what_is_scheduled_are_printed_though_other_rows_are_refused(
     said = capsys.readouterr()
     assert [client.get("t", message_id).key for message_id in said.out.split()] == ["a", "c"]
     assert "1 of 3 rows were refused" in said.err
+
+
+def test_a_pull_that_prints_for_longer_than_its_leases_fails(
+    dueq_mesh: Mesh, client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def slowly(*_: object) -> str:
+        dueq_mesh.advance(2)
+        return "printed"
+
+    client.create_topic("t")
+    client.producer("t").schedule_many([b"a", b"b"], 0)
+    assert run(["pull", "t", "-n", "1", "--lease", "10s", "--ack"]) == 0
+    monkeypatch.setattr("dueq.cli.pull.line", slowly)
+    assert run(["pull", "t", "-n", "1", "--lease", "1s", "--ack"]) == 1
+    assert "the leases of 1 of 1 message were over" in capsys.readouterr().err
+    assert client.describe("t").ready == 1
