@@ -5,6 +5,9 @@ Exit codes: 0 done, 1 refused or failed (one line on standard error says why), 2
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -96,10 +99,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Where one of them is closed, open the null device: Python has None then, and not all code expects that."""
+    """See that they take whatever is written.
+
+    Where one of them is closed, open the null device: Python has None then, and not all code expects that.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the process ends
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        codecs.register_error("dueq.escaped", _escaped)
+        sys.stdout.reconfigure(errors="dueq.escaped")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Write what an encoding other than UTF-8 lacks as JSON writes it, so that JSON stays JSON."""
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _drop_output() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
 import socket
 import subprocess
@@ -240,3 +242,18 @@ def test_a_campaign_writes_nothing_over_its_specification(
     for option in ("--report", "--plot"):
         assert run(["campaign", "plan", str(spec), option, str(spec)]) == 2
         assert "is the specification: name another file" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_the_encoding_of_the_output_lacks_is_escaped_as_in_json(encoding: str) -> None:
+    program = (
+        "import json\n"
+        "from dueq.cli.main import _open_standard_streams\n"
+        "_open_standard_streams()\n"
+        "print(json.dumps('é€😀●', ensure_ascii=False))"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, env=environment, check=False, timeout=60
+    )
+    assert (done.returncode, json.loads(done.stdout.decode(encoding))) == (0, "é€😀●"), done.stderr
