@@ -60,7 +60,7 @@ def browse(
     more, found = len(found) > limit, found[:limit]
     if as_json:
         for message in found:
-            click.echo(json.dumps(_document(message, payloads), ensure_ascii=False))
+            click.echo(json.dumps(document_of(message, payloads), ensure_ascii=False))
     elif found:
         _print(topic, found, payloads, more)
     else:
@@ -138,7 +138,8 @@ def _in_one_line(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _document(message: ScheduledMessage, payloads: bool) -> dict[str, Any]:
+def document_of(message: ScheduledMessage, payloads: bool) -> dict[str, Any]:
+    """Return what JSON says of a message."""
     document: dict[str, Any] = {
         "id": message.id, "topic": message.topic, "partition": message.partition, "key": message.key,
         "due": message.due, "waits_until": message.waits_until, "size": message.size, "attempt": message.attempt,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from datetime import timedelta
+from typing import Any
 
 import click
 from rich.text import Text
 
-from dueq import Client, Filter
+from dueq import Client, Filter, ScheduledMessage
+from dueq.cli.browse import document_of
 from dueq.cli.instants import duration
-from dueq.cli.options import connect, mesh_options
+from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.outcomes import counted, report
 from dueq.cli.tables import new_table, print_table
 from dueq.time_text import instant_text
@@ -26,8 +29,9 @@ def dead() -> None:
 @dead.command("list")
 @click.argument("topic")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many to show.")
+@json_option
 @mesh_options
-def list_(topic: str, limit: int, endpoint: tuple[str, ...], timeout: float) -> None:
+def list_(topic: str, limit: int, as_json: bool, endpoint: tuple[str, ...], timeout: float) -> None:
     """Show the dead messages of TOPIC, partition by partition, in the order of their deaths."""
     shown = new_table("", "id", "key", "died", ">attempts", "reason")
     count = 0
@@ -35,14 +39,24 @@ def list_(topic: str, limit: int, endpoint: tuple[str, ...], timeout: float) -> 
         for count, message in enumerate(client.browse(topic, state="dead"), 1):
             if count > limit:
                 break
+            if as_json:
+                click.echo(json.dumps(_document(message), ensure_ascii=False))
+                continue
             died = instant_text(message.died_at)
             shown.add_row(message.id, Text(message.key), died, str(message.attempt), Text(message.reason))
+    if as_json:
+        return
     if not count:
         click.echo(f"no message of {topic} is dead")
         return
     print_table(shown, id=26, died=24)
     if count > limit:
         click.echo(f"and more: --limit {2 * limit} shows them")
+
+
+def _document(message: ScheduledMessage) -> dict[str, Any]:
+    """What JSON says of a dead message: what it does of one that waits, and of its end."""
+    return document_of(message, payloads=False) | {"died_at": message.died_at, "reason": message.reason}
 
 
 @dead.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -11,7 +12,7 @@ import click
 
 from dueq import Client, Filter, Pass
 from dueq.cli.instants import chosen_due, due_options, duration, instant, parse_duration
-from dueq.cli.options import connect, mesh_options
+from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.outcomes import counted
 from dueq.client.filters import STATES
 from dueq.client.passes import Progress
@@ -60,11 +61,13 @@ def where() -> None:
 @click.option(
     "--state", type=click.Choice(STATES), default="waiting", show_default=True, help="Messages in this state."
 )
+@json_option
 @mesh_options
-def count(topic: str, endpoint: tuple[str, ...], timeout: float, **wanted: Any) -> None:
+def count(topic: str, as_json: bool, endpoint: tuple[str, ...], timeout: float, **wanted: Any) -> None:
     """Count the messages of TOPIC that wait, or are dead, and match."""
     with connect(endpoint, timeout) as client:
-        click.echo(f"{client.count_where(topic, Filter(**wanted))}")
+        found = client.count_where(topic, Filter(**wanted))
+    click.echo(json.dumps({"count": found}) if as_json else f"{found}")
 
 
 @where.command()
@@ -216,11 +219,16 @@ def discard(
 @where.command()
 @click.argument("topic")
 @click.argument("name")
+@json_option
 @mesh_options
-def show(topic: str, name: str, endpoint: tuple[str, ...], timeout: float) -> int:
+def show(topic: str, name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float) -> int:
     """Show how far the pass NAME of TOPIC is. Exit code 1 if nothing is known of it, or not any more."""
     with connect(endpoint, timeout) as client:
-        return _progress(name, client.pass_named(topic, name).refresh())
+        found = client.pass_named(topic, name).refresh()
+    if as_json and found.known:
+        click.echo(json.dumps(_document(name, found)))
+        return 0
+    return _progress(name, found)
 
 
 @where.command()
@@ -240,6 +248,11 @@ def _progress(name: str, found: Progress) -> int:
     state = "ended" if found.ended else f"{found.left:,} at most to be looked at"
     click.echo(f"{name}: {found.done:,} done{_skipped(found.skipped)}; {state}")
     return 0
+
+
+def _document(name: str, found: Progress) -> dict[str, Any]:
+    skipped = dict(found.skipped)
+    return {"name": name, "done": found.done, "skipped": skipped, "left": found.left, "ended": found.ended}
 
 
 def _skipped(skipped: Mapping[str, int]) -> str:

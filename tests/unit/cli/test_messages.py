@@ -292,3 +292,27 @@ def test_a_pull_that_prints_for_longer_than_its_leases_fails(
     assert run(["pull", "t", "-n", "1", "--lease", "1s", "--ack"]) == 1
     assert "the leases of 1 of 1 message were over" in capsys.readouterr().err
     assert client.describe("t").ready == 1
+
+
+def test_what_is_dead_and_what_matches_is_told_to_programs(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.create_topic("t")
+    assert run(["dead", "list", "t", "--json"]) == 0
+    assert capsys.readouterr().out == ""
+    client.producer("t").schedule(b"a", 0, key="é")
+    with client.consumer("t") as consumer:
+        [message] = consumer.receive(timeout=5)
+        message.nack(dead=True, reason="no such card", wait=True)
+    assert run(["dead", "list", "t", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["key"], found["reason"], found["attempt"]) == ("é", "no such card", 1)
+    assert found["died_at"] > 0
+    assert run(["where", "count", "t", "--state", "dead", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"count": 1}
+    assert run(["where", "discard", "t", "--name", "gone", "--yes"]) == 0
+    capsys.readouterr()
+    assert run(["where", "show", "t", "gone", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == {"name": "gone", "done": 1, "skipped": {}, "left": 0, "ended": True}
+    assert run(["where", "show", "t", "never", "--json"]) == 1
