@@ -12,7 +12,7 @@ import click
 from dueq import Client, EndpointInfo
 from dueq.cli.group import SuggestingGroup
 from dueq.cli.headers import header_option
-from dueq.cli.instants import parse_duration, parse_instant
+from dueq.cli.instants import instant, parse_duration
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table, print_table
 from dueq.client import endpoints
@@ -135,12 +135,14 @@ def show(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float) ->
 
 @endpoint.command("pause")
 @click.argument("name")
-@click.option("--until", metavar="INSTANT", help="When the pause ends by itself.  [default: never]")
+@click.option(
+    "--until", metavar="INSTANT", callback=instant, help="When the pause ends by itself.  [default: never]"
+)
 @mesh_options
-def pause(name: str, until: str | None, endpoint: tuple[str, ...], timeout: float) -> None:
+def pause(name: str, until: int | datetime | None, endpoint: tuple[str, ...], timeout: float) -> None:
     """Pause the topic of the endpoint NAME."""
     with connect(endpoint, timeout) as client:
-        client.pause_endpoint(name, None if until is None else parse_instant(until))
+        client.pause_endpoint(name, until)
 
 
 @endpoint.command("resume")

@@ -316,3 +316,8 @@ def test_what_is_dead_and_what_matches_is_told_to_programs(
     shown = json.loads(capsys.readouterr().out)
     assert shown == {"name": "gone", "done": 1, "skipped": {}, "left": 0, "ended": True}
     assert run(["where", "show", "t", "never", "--json"]) == 1
+
+
+def test_a_slip_in_the_end_of_a_pause_is_said_of_its_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["endpoint", "pause", "e", "--until", "soon"]) == 2
+    assert "Invalid value for --until: 'soon'" in capsys.readouterr().err
