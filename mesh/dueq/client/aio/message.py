@@ -77,7 +77,7 @@ class AsyncMessage(BaseMessage):
             reason: why, up to 1,024 bytes of UTF-8; kept with the message.
             dead: never deliver it again.
             headers: what the next delivery shows in place of its present ones; None: these stay. A partition keeps
-                4 MiB of them, beyond that it is `Busy`.
+                2 MiB of them, beyond that it is `Busy`.
             wait: return only when committed on the in-sync replicas.
             timeout: seconds to wait; None for the client's default.
         """
