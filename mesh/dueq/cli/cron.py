@@ -7,7 +7,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -28,7 +28,7 @@ from dueq.errors import RecurrenceNotFound
 from dueq.limits import MISSED_TICKS_MAX
 from dueq.recurring.terms import Terms
 from dueq.recurring.ticks import ticks_after
-from dueq.time_text import instant_text
+from dueq.time_text import duration_text, instant_text
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -305,7 +305,9 @@ def _document(info: RecurrenceInfo) -> dict[str, Any]:
 def _when(info: RecurrenceInfo) -> str:
     if info.cron:
         return f"{info.cron} ({info.zone})"
-    return f"every {info.every_ms / 1000:g} s" if info.every_ms else f"{len(info.at_ms)} instants"
+    if info.every_ms:
+        return f"every {duration_text(timedelta(milliseconds=info.every_ms))}"
+    return f"{len(info.at_ms)} instants"
 
 
 def _missed_text(missed: int) -> str:

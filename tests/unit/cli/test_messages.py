@@ -200,7 +200,7 @@ def test_tables_are_never_cut_in_a_pipe(
     assert run(["browse", "t"]) == run(["cron", "list", "t"]) == 0
     out = capsys.readouterr().out
     assert f"{message_id}  2040-01-01T00:00:00.000Z  {key}" in out
-    assert f"{name}  every 3600 s" in out
+    assert f"{name}  every 1h" in out
     assert run(["get", "t", message_id]) == 0
     fields = {line.split()[0] for line in capsys.readouterr().out.splitlines()[3:] if line.strip()}
     assert {"id", "key", "due"} <= fields
@@ -321,3 +321,13 @@ def test_what_is_dead_and_what_matches_is_told_to_programs(
 def test_a_slip_in_the_end_of_a_pause_is_said_of_its_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["endpoint", "pause", "e", "--until", "soon"]) == 2
     assert "Invalid value for --until: 'soon'" in capsys.readouterr().err
+
+
+def test_a_period_is_shown_as_it_was_given(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    client.create_topic("t")
+    for name, every in (("a", "30d"), ("b", "20m34s567ms"), ("c", "1m30s")):
+        assert run(["cron", "create", "t", name, "--every", every]) == 0
+    capsys.readouterr()
+    assert run(["cron", "list", "t"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"every {every} " in out for every in ("30d", "20m34s567ms", "1m30s"))
