@@ -15,6 +15,7 @@ The offset is the number of the micro-batch; it names nothing in the mesh.
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
@@ -231,16 +232,19 @@ class Leases:
         wait_s = what.wait_s if until_ms is None else _LAST_WAIT_S
         while True:
             found, self._held = self._held, []
+            later: list[Message] = []
+            give_up = time.monotonic() + wait_s
             while len(found) < what.max_messages:
-                batch = self._consumer.receive(what.max_messages - len(found), 0.0 if found else wait_s)
+                rest_s = 0.0 if found else max(give_up - time.monotonic(), 0.0)
+                batch = self._consumer.receive(what.max_messages - len(found), rest_s)
                 if not batch:
                     break
-                found += batch
-            if until_ms is not None:
-                later = [message for message in found if message.due > until_ms]
-                if later:
-                    self._consumer.release(later)
-                    found = [message for message in found if message.due <= until_ms]
+                # What is due later may come before what is not, of another partition. Given back at once it would
+                # come again at once.
+                later += [message for message in batch if until_ms is not None and message.due > until_ms]
+                found += [message for message in batch if until_ms is None or message.due <= until_ms]
+            if later:
+                self._consumer.release(later)
             if what.slack_s is None:
                 return found
             found = [message for message in found if not message.lost]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +25,7 @@ class Clock(Leases):
         self._consumer: Any = self
         self._left = [SimpleNamespace(due=due, id=str(due), lost=False) for due in dues]
         self._at_ms = 10_000
+        self.released: list[int] = []
         self._ended.wait = self._wait  # type: ignore[method-assign, assignment]
 
     def now_ms(self) -> int:
@@ -38,6 +40,7 @@ class Clock(Leases):
         return taken
 
     def release(self, messages: list[Any]) -> None:
+        self.released = [message.due for message in messages]
         self._left = []
 
 
@@ -52,3 +55,10 @@ def test_a_query_that_takes_what_there_is_waits_for_what_it_holds_back() -> None
     assert [message.due for message in leases._receive(10_000)] == [9_000]
     assert [message.due for message in leases._receive(10_000)] == [9_800, 9_900]
     assert leases._receive(10_000) == []
+
+
+def test_a_query_that_takes_what_there_is_is_not_ended_by_what_is_due_later() -> None:
+    leases = Clock(20_000, 9_000, slack_s=0.0)
+    leases._what = replace(leases._what, max_messages=1, slack_s=None)
+    assert [message.due for message in leases._receive(10_000)] == [9_000]
+    assert leases.released == [20_000]
