@@ -6,7 +6,7 @@ import click
 
 from dueq.cli.named import each, either, group_option, key_option, version_option, versions
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.outcomes import report
+from dueq.cli.outcomes import known, report
 
 
 @click.command()
@@ -34,5 +34,5 @@ def cancel(
         if keys:
             outcomes = each(keys, producer.cancel, group, if_version=if_version)
         else:
-            outcomes = producer.cancel_many(list(ids), if_versions=expected)
+            outcomes = known(producer.cancel_many, list(ids), if_versions=expected)
     return report(named, outcomes, "cancelled", as_json)

@@ -6,7 +6,7 @@ import click
 
 from dueq.cli.named import each, either, group_option, key_option, version_option, versions
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.outcomes import report
+from dueq.cli.outcomes import known, report
 from dueq.limits import RANK_MAX
 
 
@@ -37,5 +37,5 @@ def change(
         if keys:
             outcomes = each(keys, producer.change, group, if_version=if_version, rank=rank)
         else:
-            outcomes = producer.change_many(list(ids), ranks=rank, if_versions=expected)
+            outcomes = known(producer.change_many, list(ids), ranks=rank, if_versions=expected)
     return report(named, outcomes, "changed", as_json)

@@ -14,7 +14,7 @@ from dueq import Client, Filter, ScheduledMessage
 from dueq.cli.browse import document_of
 from dueq.cli.instants import duration
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.outcomes import counted, report
+from dueq.cli.outcomes import counted, known, report
 from dueq.cli.tables import new_table, print_table
 from dueq.time_text import instant_text
 
@@ -82,7 +82,7 @@ def redrive(
     with connect(endpoint, timeout) as client:
         if ids:
             with client.producer(topic) as producer:
-                return report(ids, producer.redrive_many(list(ids)), "redriven", as_json=False)
+                return report(ids, known(producer.redrive_many, list(ids)), "redriven", as_json=False)
         _ask(client, topic, "Redrive", yes)
         work = client.redrive_where(topic, _DEAD, spread=spread or 0.0)
         work.wait()
@@ -100,7 +100,7 @@ def discard(topic: str, ids: tuple[str, ...], yes: bool, endpoint: tuple[str, ..
     with connect(endpoint, timeout) as client:
         if ids:
             with client.producer(topic) as producer:
-                return report(ids, producer.discard_many(list(ids)), "discarded", as_json=False)
+                return report(ids, known(producer.discard_many, list(ids)), "discarded", as_json=False)
         _ask(client, topic, "Discard", yes)
         done = client.purge(topic, "dead")
     click.echo(f"{done.done:,} discarded")

@@ -9,7 +9,7 @@ import click
 from dueq.cli.instants import chosen_due, due_options
 from dueq.cli.named import each, either, group_option, key_option, version_option, versions
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.outcomes import report
+from dueq.cli.outcomes import known, report
 
 
 @click.command()
@@ -41,5 +41,5 @@ def move(
         if keys:
             outcomes = each(keys, producer.move, group, if_version=if_version, due=due)
         else:
-            outcomes = producer.move_many(list(ids), [due] * len(ids), if_versions=expected)
+            outcomes = known(producer.move_many, list(ids), [due] * len(ids), if_versions=expected)
     return report(named, outcomes, "moved", as_json)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dueq import MessageLeased, MessageNotFound, Outcome, VersionDiffers
+from dueq import DueqError, MessageLeased, MessageNotFound, Outcome, VersionDiffers
 
 key_option = click.option(
     "--key", "keys", metavar="TEXT", multiple=True,
@@ -48,9 +48,14 @@ def either(ids: Sequence[str], keys: Sequence[str]) -> Sequence[str]:
     return ids or keys
 
 
-def each(keys: Sequence[str], do: Callable[..., Any], group: str | None, **more: Any) -> list[Outcome]:
-    """Do something to the message that each key names; returns the outcomes."""
-    outcomes = []
+def each(
+    keys: Sequence[str], do: Callable[..., Any], group: str | None, **more: Any
+) -> Sequence[Outcome | DueqError]:
+    """Do something to the message that each key names; returns the outcomes.
+
+    At an error it ends; if that is not the first, the error is the outcome of that key and those after it.
+    """
+    outcomes: list[Outcome | DueqError] = []
     for key in keys:
         try:
             do(key=key, group=group, **more)
@@ -61,4 +66,8 @@ def each(keys: Sequence[str], do: Callable[..., Any], group: str | None, **more:
             outcomes.append(Outcome.CHANGED)
         except MessageNotFound:
             outcomes.append(Outcome.NOT_FOUND)
+        except DueqError as error:
+            if not outcomes:
+                raise
+            return [*outcomes, *[error] * (len(keys) - len(outcomes))]
     return outcomes

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
-from dueq import Outcome
+from dueq import DueqError, Outcome, PartialFailure
 
 _TEXT = {
     "done": "",
@@ -24,12 +25,20 @@ def counted(messages: int) -> str:
     return f"{messages:,} message{'' if messages == 1 else 's'}"
 
 
-def report(ids: Sequence[str], outcomes: Sequence[Outcome], done: str, as_json: bool) -> int:
+def known(do: Callable[..., Sequence[Outcome]], *columns: Any, **more: Any) -> Sequence[Outcome | DueqError]:
+    """Do something to many messages; returns what became of each, or the error, also where only some could be asked."""
+    try:
+        return do(*columns, **more)
+    except PartialFailure as failure:
+        return failure.outcomes
+
+
+def report(ids: Sequence[str], outcomes: Sequence[Outcome | DueqError], done: str, as_json: bool) -> int:
     """Print one line per message.
 
     Args:
         ids: the messages.
-        outcomes: one for each.
+        outcomes: one for each, or the error that kept it from being known.
         done: the word for success.
         as_json: whether to print one JSON object a line.
 
@@ -38,9 +47,13 @@ def report(ids: Sequence[str], outcomes: Sequence[Outcome], done: str, as_json: 
     """
     code = 0
     for message_id, outcome in zip(ids, outcomes, strict=True):
-        name = outcome.name.lower()
+        name = outcome.name.lower() if isinstance(outcome, Outcome) else "failed"
         code = code if name == "done" else 1
-        if as_json:
+        if isinstance(outcome, DueqError) and as_json:
+            click.echo(json.dumps({"id": message_id, "outcome": name, "error": str(outcome)}))
+        elif isinstance(outcome, DueqError):
+            click.echo(f"{message_id} {name}: {outcome}")
+        elif as_json:
             click.echo(json.dumps({"id": message_id, "outcome": name}))
         else:
             click.echo(f"{message_id} {done if name == 'done' else _TEXT.get(name, name)}")

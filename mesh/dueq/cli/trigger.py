@@ -6,7 +6,7 @@ import click
 
 from dueq.cli.named import version_option, versions
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.cli.outcomes import report
+from dueq.cli.outcomes import known, report
 
 
 @click.command()
@@ -26,5 +26,5 @@ def trigger(
     """Deliver messages of TOPIC now, even if it is paused or has a rate. Exit code 1 if one of them could not be."""
     expected = versions(ids, if_version)
     with connect(endpoint, timeout) as client:
-        outcomes = client.trigger_many(topic, list(ids), if_versions=expected)
+        outcomes = known(client.trigger_many, topic, list(ids), if_versions=expected)
     return report(ids, outcomes, "due now", as_json)

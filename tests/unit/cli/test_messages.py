@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
 
-from dueq import Backoff, Client
+from dueq import Backoff, Client, NotLeader, Outcome, PartialFailure, Producer
 from dueq.cli.main import run
 from dueq.testing import Mesh, mesh
 
@@ -276,6 +276,36 @@ def test_ids_of_what_is_scheduled_are_printed_though_other_rows_are_refused(
     said = capsys.readouterr()
     assert [client.get("t", message_id).key for message_id in said.out.split()] == ["a", "c"]
     assert "1 of 3 rows were refused" in said.err
+
+
+@pytest.mark.parametrize("command", ["cancel", "move", "change", "trigger", "redrive", "discard"])
+def test_what_became_of_each_message_is_said_though_some_could_not_be_asked(
+    command: str, client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise PartialFailure("1 of 2 rows failed", [Outcome.DONE, NotLeader("between two leaders")])
+
+    client.create_topic("t", partitions=1, kind="priority")
+    first, second = client.producer("t").schedule_many([b"a", b"b"], [2208988800000] * 2)
+    monkeypatch.setattr(Client if command == "trigger" else Producer, f"{command}_many", fail)
+    more = {"move": ["--in", "2h"], "change": ["--rank", "1"]}.get(command, [])
+    named = ["dead", command] if command in ("redrive", "discard") else [command]
+    assert run([*named, "t", first, second, *more]) == 1
+    done, failed = capsys.readouterr().out.splitlines()
+    assert done.startswith(first)
+    assert failed == f"{second} failed: between two leaders"
+
+
+def test_what_became_of_each_key_is_said_though_a_later_one_cannot_be(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.create_topic("t", partitions=1, keys="unique")
+    client.producer("t").schedule(b"", 2208988800000, key="a")
+    assert run(["cancel", "t", "--key", "a", "--key", 2_000 * "b", "--key", "c", "--json"]) == 1
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["outcome"] for each in found] == ["done", "failed", "failed"]
+    assert "2000" in found[1]["error"] or "2,000" in found[1]["error"]
+    assert run(["cancel", "t", "--key", 2_000 * "b", "--key", "c"]) == 1
 
 
 def test_a_pull_that_prints_for_longer_than_its_leases_fails(
