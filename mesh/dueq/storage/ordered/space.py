@@ -66,7 +66,8 @@ class Space:
         """Make the reserve if there is none and enough room for one."""
         usage = shutil.disk_usage(self._folder)
         wanted = int(min(usage.total * limits.BALLAST_SHARE, limits.BALLAST_BYTES))
-        if self._ballast.exists() or usage.free - wanted < self.low_mark(usage.total):
+        is_empty = self._ballast.is_file() and not self._ballast.stat().st_size  # a crash has left it
+        if (self._ballast.exists() and not is_empty) or usage.free - wanted < self.low_mark(usage.total):
             return
         try:
             with self._ballast.open("wb") as file:

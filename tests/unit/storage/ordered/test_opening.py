@@ -107,6 +107,12 @@ def test_a_reserve_that_cannot_be_given_up_hides_no_failure(folder: Path) -> Non
     store.close()
 
 
+def test_a_reserve_of_which_a_crash_has_left_nothing_is_made_again(folder: Path) -> None:
+    (folder / "ballast").write_bytes(b"")
+    OrderedStore.open(folder, "b1", "one").close()
+    assert (folder / "ballast").stat().st_size > 0
+
+
 def test_a_disk_without_locks_is_not_in_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(lock: object, operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
