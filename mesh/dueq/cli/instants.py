@@ -50,7 +50,8 @@ def parse_instant(text: str, option: str = "--at") -> int | datetime:
 
 def parse_when(text: str, option: str) -> int | datetime | timedelta:
     """Read an instant, or a duration from now. Raises as `parse_instant`."""
-    return parse_duration(text, option) if _DURATION.fullmatch(text) else parse_instant(text, option)
+    compact = text.replace(" ", "")
+    return parse_duration(text, option) if _DURATION.fullmatch(compact) else parse_instant(text, option)
 
 
 def parse_duration(text: str, option: str = "--in") -> timedelta:

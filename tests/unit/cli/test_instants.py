@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from dueq.cli.instants import chosen_due, parse_duration, parse_instant
+from dueq.cli.instants import chosen_due, parse_duration, parse_instant, parse_when
 from dueq.time_text import duration_text, instant_text
 
 
@@ -70,3 +70,7 @@ def test_instants_are_printed_to_the_millisecond_however_far() -> None:
 def test_durations_are_said_as_they_are_given(text: str) -> None:
     assert duration_text(parse_duration(text)) == text
     assert duration_text(-parse_duration(text)) in (f"-{text}", "0s")
+
+
+def test_a_duration_with_spaces_is_one_wherever_an_instant_may_stand() -> None:
+    assert parse_when("1h 30m", "--expires") == parse_duration("1h 30m") == timedelta(minutes=90)
