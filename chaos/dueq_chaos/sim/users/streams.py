@@ -1,8 +1,8 @@
 """A process that pulls by one name again and again, as a stream of the gateway does, beside one that pulls by none.
 
 All its pulls have one order. Each lists what the process works on. It waits at several leaders, so that more may come
-than it has asked for, or when its pull is over; now and then it abandons a pull and begins the next one at once, before
-or after its answer has come. What it gives back goes to the other process, which must not have what the stream has.
+than it has asked for, or when its pull is over. Now and then it abandons a pull, before or after the answer has come,
+and begins the next one at once. What it gives back goes to the other process. No message may be with both.
 """
 
 from __future__ import annotations

@@ -37,6 +37,22 @@ def rows_of(pushes: list[Push]) -> list[tuple[int, int, int]]:
     ]
 
 
+def came_among_small_ones(
+    stage: Stage, uid: int, held: list[tuple[int, int, int]], until_ms: int
+) -> list[tuple[int, int]]:
+    """Small messages keep coming to a partition, and ALICE settles one at a time; returns (uid, key) of what came."""
+    seen: list[tuple[int, int]] = []
+    for ms in range(3, until_ms, 10):
+        stage.insert([ms], ms=ms, uid=uid, size=100)
+        came = rows_of(stage.run(ms))
+        seen += [(row[0], row[1]) for row in came]
+        held += came
+        if held:
+            ack_first(stage, ms, held)
+        beat(stage, ms, ALICE, ms)
+    return seen
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("partitions", [1, 2])
 @pytest.mark.parametrize("large_uid", [1, 2])
@@ -51,16 +67,7 @@ def test_small_messages_that_keep_coming_do_not_starve_a_large_one(
     held = rows_of(stage.run(1))
     assert len(held) == 6
     [large] = stage.insert([2], ms=2, uid=uid, size=900)
-    seen: list[tuple[int, int]] = []
-    for ms in range(3, 203, 10):
-        stage.insert([ms], ms=ms, uid=other, size=100)
-        came = rows_of(stage.run(ms))
-        seen += [(row[0], row[1]) for row in came]
-        held += came
-        if held:
-            ack_first(stage, ms, held)
-        beat(stage, ms, ALICE, ms)
-    assert (uid, large) in seen
+    assert (uid, large) in came_among_small_ones(stage, other, held, until_ms=203)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -74,16 +81,7 @@ def test_a_partition_that_always_has_more_does_not_starve_another(kind: str, uid
     stage.insert([0] * 20, uid=other, size=100)
     held = rows_of(stage.run(1))
     [key] = stage.insert([2], ms=2, uid=uid, size=size)
-    seen: list[tuple[int, int]] = []
-    for ms in range(3, 403, 10):
-        stage.insert([ms], ms=ms, uid=other, size=100)
-        came = rows_of(stage.run(ms))
-        seen += [(row[0], row[1]) for row in came]
-        held += came
-        if held:
-            ack_first(stage, ms, held)
-        beat(stage, ms, ALICE, ms)
-    assert (uid, key) in seen
+    assert (uid, key) in came_among_small_ones(stage, other, held, until_ms=403)
 
 
 @pytest.mark.parametrize("uid", [1, 2])

@@ -7,6 +7,7 @@ import pytest
 from dueq import limits
 from dueq.core.ports.effects import Read
 from dueq.core.ports.persistence import LogRead, ReadLog
+from dueq.core.replication.leading import Leading
 from dueq_codecs.messages import Mismatch
 from tests.unit.core.replica_stage import UID, Stage, entry
 
@@ -16,8 +17,8 @@ def stage() -> Stage:
     return Stage()
 
 
-def test_records_that_were_read_for_a_follower_are_sent_only_where_it_still_wants_them(stage: Stage) -> None:
-    """While they were read it may have acked them."""
+def leading_without_cache(stage: Stage) -> Leading:
+    """Lead with records that are only on the disk."""
     stage.lead("b2")
     for sequence in range(2, 6):
         stage.replica.append_own(entry(sequence, 1), stage.now)
@@ -25,6 +26,12 @@ def test_records_that_were_read_for_a_follower_are_sent_only_where_it_still_want
     stage.replica.log.shrink_cache(keep_from=6, bytes_max=0)
     leading = stage.replica.leading
     assert leading is not None
+    return leading
+
+
+def test_records_that_were_read_for_a_follower_are_sent_only_where_it_still_wants_them(stage: Stage) -> None:
+    """While they were read it may have acked them."""
+    leading = leading_without_cache(stage)
     leading.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 1, 1, 1), stage.now)
     [read] = [effect.request for effect in stage.ctx.take() if isinstance(effect, Read)]
     assert isinstance(read, ReadLog)
@@ -38,13 +45,7 @@ def test_records_that_were_read_for_a_follower_are_sent_only_where_it_still_want
 
 def test_old_records_are_read_when_a_few_other_reads_for_followers_have_ended(stage: Stage) -> None:
     """Else consumers would wait until the records for all partitions of a broker that has come back are read."""
-    stage.lead("b2")
-    for sequence in range(2, 6):
-        stage.replica.append_own(entry(sequence, 1), stage.now)
-    stage.sync()
-    stage.replica.log.shrink_cache(keep_from=6, bytes_max=0)
-    leading = stage.replica.leading
-    assert leading is not None
+    leading = leading_without_cache(stage)
     for _ in range(limits.FOLLOWER_READS_MAX):
         stage.ctx.follower_reads.begin(lambda: True, first=False)
     leading.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 1, 1, 1), stage.now)
