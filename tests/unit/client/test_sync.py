@@ -314,6 +314,16 @@ def test_a_closed_client_refuses_and_closes_again(broker: FakeBroker) -> None:
         producer.schedule(b"x", DUE)
 
 
+def test_lost_leases_are_told_by_the_close_after_the_client_s_thread_has_ended(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bool] = []
+    with client.consumer("departures") as consumer:
+        monkeypatch.setattr(consumer, "_tell_of_lost", lambda: told.append(True))
+        client.connection.live().stop()
+    assert told == [True]
+
+
 def test_a_forked_child_begins_anew(client: Client, broker: FakeBroker) -> None:
     producer = client.producer("departures")
     producer.schedule(b"parent", DUE)

@@ -74,7 +74,7 @@ class Consumer:
         self._opening = Lock()
         self._run_lock = threading.Lock()
         self._runtime: SessionHost | None = None
-        self._closing: tuple[Call[None], Pending, SessionHost] | None = None
+        self._closing: tuple[Call[None], Pending | None, SessionHost] | None = None
         self._closed = False
         self.stopping = False
 
@@ -228,7 +228,8 @@ class Consumer:
             return
         call, sent, runtime = closing
         try:
-            self._connection.answer_to(call, sent, runtime)
+            if sent is not None:
+                self._connection.answer_to(call, sent, runtime)
         except ClientClosed:
             pass
         finally:
@@ -248,9 +249,10 @@ class Consumer:
         runtime = self._runtime
         if runtime is None or runtime.forked:
             return
-        call = calls.close_consumer(self.consumer_id, unhandled)
+        call, sent = calls.close_consumer(self.consumer_id, unhandled), None
         with suppress(ClientClosed):
-            self._closing = call, self._connection.send(runtime, call, timeout), runtime
+            sent = self._connection.send(runtime, call, timeout)
+        self._closing = call, sent, runtime
 
     @property
     def attached(self) -> bool:
