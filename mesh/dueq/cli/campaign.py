@@ -20,12 +20,15 @@ from dueq.cli.group import SuggestingGroup
 from dueq.cli.options import connect, endpoints, json_option, mesh_options
 from dueq.cli.outcomes import counted
 from dueq.cli.tables import new_table
+from dueq.errors import DueqError
 
 if TYPE_CHECKING:
     from dueq import Client
-    from dueq.campaign import CampaignReport
+    from dueq.campaign import CampaignReport, Spec
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_ASK_S = 5.0
+"""Who has pressed Ctrl-C does not wait for long."""
 
 
 @click.group(cls=SuggestingGroup)
@@ -125,7 +128,7 @@ def _run(
         client.describe(spec.topic)
         done = None if dry else loaded_before(client, spec, job_id or spec.job_id)
     if done is None:
-        with _interrupted_plainly(spec.loading.atomic) as listen:
+        with _interrupted_plainly(lambda: _left_behind(endpoint, spec, job_id, dry)) as listen:
             spark = spark_session(f"dueq campaign {spec.name}", spark_log_level="ERROR")
             listen()
             done = carry_out(
@@ -167,7 +170,7 @@ def _check_writable(file: Path | None, spec: Path) -> None:
 
 
 @contextmanager
-def _interrupted_plainly(atomic: bool) -> Iterator[Callable[[], None]]:
+def _interrupted_plainly(left_behind: Callable[[], str]) -> Iterator[Callable[[], None]]:
     """Say what Ctrl-C has left behind. Yields a function to call once Spark has set a handler of its own."""
     interrupted = False
 
@@ -186,12 +189,28 @@ def _interrupted_plainly(atomic: bool) -> Iterator[Callable[[], None]]:
     except (Exception, KeyboardInterrupt) as error:
         if not interrupted and not isinstance(error, KeyboardInterrupt):
             raise
-        kept = "nothing of it will be delivered" if atomic else "what was loaded will be delivered"
-        click.echo(f"\ninterrupted: {kept}; the same command loads it", err=True)
+        click.echo(f"\ninterrupted: {left_behind()}", err=True)
         raise click.Abort from None
     finally:
         logging.disable(logging.NOTSET)
         signal.signal(signal.SIGINT, before)
+
+
+def _left_behind(endpoint: tuple[str, ...], spec: Spec, job_id: str | None, dry: bool) -> str:
+    """Say what becomes of a campaign whose load was interrupted: the mesh knows whether it had been committed."""
+    if dry:
+        return "nothing was sent"
+    if not spec.loading.atomic:
+        return "what was loaded will be delivered; the same command loads the rest"
+    name = job_id or spec.job_id
+    try:
+        with connect(endpoint, _ASK_S) as client:
+            info = client.job(spec.topic, name)
+    except DueqError as error:
+        return f"whether it was loaded is not known ({error}); the same command says so"
+    if info is not None and info.state == "committed":
+        return f"it had been loaded, and will be delivered; take it back: dueq campaign cancel {name}"
+    return "nothing of it will be delivered; the same command loads it"
 
 
 def _print(report: CampaignReport) -> None:
