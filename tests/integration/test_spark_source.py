@@ -152,3 +152,23 @@ def test_an_export_is_evaluated(
     assert sum(int(row["delivered"]) for row in table(out / "lateness.csv")) == 20
     senders = table(out / "senders.csv")
     assert sum(int(row["scheduled"]) for row in senders if row["topic"] == topic) == 50
+
+
+def test_topics_of_the_longest_names_are_exported_each_into_its_own_files(
+    mesh: LocalMesh, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    names = [f"{'t' * 254}{last}" for last in "ab"]
+    with Client(mesh.endpoints) as client:
+        for name in names:
+            client.create_topic(name, partitions=1, replicas=1)
+            with client.producer(name) as producer:
+                producer.schedule_many([name.encode()], [2_000_000_000_000])
+    arguments = [word for name in names for word in ("--topic", name)]
+    folder = tmp_path / "export"
+    assert run(["export", str(folder), *arguments, "--json", "-e", mesh.endpoints[0]]) == 0
+    manifest = json.loads(capsys.readouterr().out)
+    for name in names:
+        [part] = manifest["topics"][name]
+        [row] = pq.read_table(folder / "timelines" / part["file"]).to_pylist()
+        assert row["topic"] == name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,9 @@ _ATTEMPTS: Final = 5
 _GROUP_ROWS: Final = 65_536
 _GROUP_BYTES: Final = 32 << 20
 """The least size of the files' row groups: readers find few large ones, and memory holds one."""
+
+_NAME_MAX: Final = 200
+"""Longer names of topics are cut in names of files. No topic's name has a `~`."""
 
 _DELIVERIES: Final = pa.schema([
     ("broker", pa.string()), ("topic", pa.string()), ("hour", pa.timestamp("us", "UTC")), ("delivered", pa.int64()),
@@ -33,8 +37,7 @@ def write_partition(
     client: Client, topic: str, partition: int, folder: Path, payloads: bool
 ) -> dict[str, Any]:
     """Write one partition from one snapshot; begin again when the snapshot is lost."""
-    # A file whose name began with _ or . would be skipped by Spark.
-    path = folder / f"topic-{topic}-{partition:04}.parquet"
+    path = folder / f"{_stem(topic)}-{partition:04}.parquet"
     for attempt in range(_ATTEMPTS):
         try:
             return _write_snapshot(client, topic, partition, path, payloads)
@@ -42,6 +45,16 @@ def write_partition(
             if attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError("the last attempt returns or raises")
+
+
+def _stem(topic: str) -> str:
+    """Return what a topic's files are called: a file's name has 255 bytes at most, as that of a topic has.
+
+    A file whose name began with _ or . would be skipped by Spark.
+    """
+    if len(topic) > _NAME_MAX:
+        topic = f"{topic[:_NAME_MAX]}~{blake2b(topic.encode(), digest_size=8).hexdigest()}"
+    return f"topic-{topic}"
 
 
 def _write_snapshot(client: Client, topic: str, partition: int, path: Path, payloads: bool) -> dict[str, Any]:
