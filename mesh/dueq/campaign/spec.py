@@ -277,11 +277,13 @@ class Spec:
     def job_id(self) -> str:
         """The name of the job that loads it: the same for the same specification, so that it is loaded once.
 
-        Wherever it lies: it counts what the specification says, not the folder that relative paths start from.
+        Wherever it lies: it counts what the specification says, not the folder that relative paths start from. The
+        order of its tables counts only where it means something: each column may be made of those before it.
         """
         document = asdict(self)
-        for source in (document["source"], (document["suppression"] or {}).get("source", {})):
-            source.pop("paths", None)
+        for table in (document, document["suppression"] or {}):
+            table.get("source", {}).pop("paths", None)
+            table["columns"] = list(table.get("columns", {}).items())
         told = json.dumps(document, sort_keys=True, default=str)
         return f"{self.name}-{hashlib.blake2b(told.encode(), digest_size=8).hexdigest()}"
 

@@ -193,6 +193,15 @@ def test_a_job_is_named_after_what_the_specification_says() -> None:
     assert changed().job_id != changed(("date = 2030-03-10", "date = 2030-03-11")).job_id
 
 
+def test_the_order_of_columns_counts_since_each_may_be_made_of_those_before_it() -> None:
+    document = tomllib.loads(WHOLE)
+    pairs = [("a", "n + 1"), ("b", "a * 2")]
+    one, same, other = (
+        Spec.of(document | {"columns": dict(columns)}, Path()) for columns in (pairs, pairs, pairs[::-1])
+    )
+    assert one.job_id == same.job_id != other.job_id
+
+
 def test_a_copy_of_a_specification_elsewhere_is_the_same_campaign(tmp_path: Path) -> None:
     document = tomllib.loads(WHOLE)
     here, there = Spec.of(document, tmp_path / "here"), Spec.of(document, tmp_path / "there")
