@@ -24,8 +24,8 @@ UPGRADE = (
 )
 
 
-def raw(gateway: Caller, request: bytes) -> tuple[int, dict[str, Any]]:
-    """Send bytes as they are; return (status, problem)."""
+def answer_to(gateway: Caller, request: bytes) -> tuple[bytes, bytes]:
+    """Send bytes as they are, on a connection that the gateway ends; return head and body of its answer."""
     host, _, port = gateway.address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=60) as found:
         found.sendall(request)
@@ -33,7 +33,13 @@ def raw(gateway: Caller, request: bytes) -> tuple[int, dict[str, Any]]:
         while part := found.recv(65_536):
             answer += part
     head, _, body = answer.partition(b"\r\n\r\n")
-    assert b"application/problem+json" in head, answer
+    return head, body
+
+
+def raw(gateway: Caller, request: bytes) -> tuple[int, dict[str, Any]]:
+    """Send bytes as they are; return (status, problem)."""
+    head, body = answer_to(gateway, request)
+    assert b"application/problem+json" in head, head
     return int(head.split()[1]), json.loads(body)
 
 
@@ -153,6 +159,26 @@ def test_what_becomes_no_websocket_is_a_problem(
 ) -> None:
     found, problem = raw(gateway, f"GET {path} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n".encode())
     assert (found, problem["status"]) == (status, status)
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://localhost:1/v1/topics?limit=1", "other.example", 200),
+        ("HTTPS://LOCALHOST/v1/topics", "localhost", 200),
+        ("http://localhost", "localhost", 200),
+        ("http://localhost/v1/topic%73", "localhost", 200),
+        ("http://evil.example/v1/topics", "localhost", 421),
+        ("http:///v1/topics", "localhost", 421),
+        ("http://localhost@evil.example/v1/topics", "localhost", 421),
+        ("ftp://localhost/v1/topics", "localhost", 404),
+    ],
+)
+def test_a_target_may_be_a_whole_uri_whose_host_counts(
+    gateway: Caller, target: str, host: str, status: int
+) -> None:
+    head = f"GET {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
+    assert int(answer_to(gateway, head.encode())[0].split()[1]) == status
 
 
 def test_two_content_types_are_refused(gateway: Caller, http_topic: str) -> None:

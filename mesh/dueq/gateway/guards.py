@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, MutableMapping
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -40,6 +40,7 @@ _UNCACHED: Final = (b"cache-control", b"no-store")
 _DENIAL: Final = "websocket.http.response"
 """The ASGI extension of servers that can answer a request instead of opening a WebSocket."""
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?")
+_ABSOLUTE: Final = re.compile(rb"https?://(?P<host>[^/]*)(?P<path>/.*)?", re.IGNORECASE)
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _OWN_SITE: Final = (b"same-origin", b"none")
 
@@ -61,6 +62,7 @@ class Guards:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        scope = _in_origin_form(scope)
         refusal = self._refusal(scope)
 
         async def guarded(message: Message) -> None:
@@ -104,6 +106,17 @@ class Guards:
             if name == b"origin" and not _same_origin(value.decode("latin-1"), found):
                 return _foreign("Origin", value)
         return None
+
+
+def _in_origin_form(scope: Scope) -> Scope:
+    """Take a target that is a whole URI apart, as proxies send it: its host counts, not `Host` (RFC 9112, 3.2.2)."""
+    found = _ABSOLUTE.fullmatch(scope.get("raw_path") or b"")
+    if found is None:
+        return scope
+    path = found["path"] or b"/"
+    headers = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    headers.append((b"host", found["host"]))
+    return {**scope, "path": unquote(path.decode("ascii")), "raw_path": path, "headers": headers}
 
 
 async def refuse_socket(scope: Scope, receive: Receive, send: Send, refusal: problems.Document) -> None:
