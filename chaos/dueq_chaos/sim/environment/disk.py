@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
+from typing import Final
 
 from dueq import limits
 from dueq.core.ports.effects import Persist
@@ -18,6 +19,9 @@ from dueq.storage.ordered.store import OrderedStore
 from dueq.storage.port import StoreFailed
 from dueq_chaos.sim.environment.engine import ForgetfulEngine
 from dueq_chaos.sim.environment.world import World
+
+_WIPE_US: Final = 5_000
+"""Time between two steps of a wipe while nothing else is written."""
 
 
 class Killed(Exception):
@@ -116,6 +120,8 @@ class SimDisk:
         """Partitions that were wiped since, to be filled anew."""
         self._waiting: list[tuple[Persist, Callable[[Event], None]]] = []
         self._group = 0
+        self._wipes = False
+        """Whether the next step of a wipe is planned."""
         self._life = 0
 
     def open(self) -> OrderedStore:
@@ -126,7 +132,7 @@ class SimDisk:
         """
         self._life += 1
         self._waiting = []
-        self._group = 0
+        self._group, self._wipes = 0, False
         fresh = f"{self._world.random.getrandbits(64):016x}"
         try:
             self.store = self._opened(fresh)
@@ -242,7 +248,7 @@ class SimDisk:
         """The process is gone; of the group commit that was under way, anything may have reached the disk."""
         self._life += 1
         store, group = self.store, self._waiting[: self._group]
-        self.store, self._waiting, self._group = None, [], 0
+        self.store, self._waiting, self._group, self._wipes = None, [], 0, False
         if store is not None and group and not self.timeline.fail_next:
             writes = [write for order, _ in group for write in order.writes]
             self._note_wiped(writes)
@@ -272,7 +278,10 @@ class SimDisk:
         self._commit_next()
 
     def _commit_next(self) -> None:
-        if self._group or not self._waiting:
+        if self._group:
+            return
+        if not self._waiting:
+            self._wipe_on()
             return
         life, group = self._life, len(self._waiting)
         self._group = group
@@ -306,6 +315,27 @@ class SimDisk:
             return
         done(Persisted(order.token, took_us, self.store.wiping()))
         self._commit_next()
+
+    def _wipe_on(self) -> None:
+        """Nothing is to be written: go on with what is being wiped, as the writer's thread does."""
+        if self._wipes or self.store is None or not self.store.wiping():
+            return
+        self._wipes, life = True, self._life
+
+        def step() -> None:
+            if life != self._life:
+                return
+            self._wipes = False
+            if self._group or self.store is None or self.timeline.fail_next:
+                return
+            try:
+                self.store.commit([])
+            except Killed:
+                self.killed()
+                return
+            self._commit_next()
+
+        self._world.after(_WIPE_US + self.slow_us, step)
 
     def read(self, request: StoreRead, done: Callable[[Event], None]) -> None:
         """Answer a read after a while."""
