@@ -311,5 +311,13 @@ DELIVERING: Final = (
         seeds=0,
         finders=(92000004, 92000010),
     ),
+    Bug(
+        "returned-credit-stands-in-no-line",
+        "A consumer whose leases have all ended gets something new only after it has spoken.",
+        "a slot that comes free wakes nobody",
+        (change("core.delivery.consumers:Consumers._returned", "self.offer(session, now)", "pass"),),
+        seeds=0,
+        finders=(98002007, 98002009),
+    ),
 )
 """All of them."""

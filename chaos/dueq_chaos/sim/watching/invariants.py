@@ -27,6 +27,7 @@ from dueq_chaos.sim.judging.rates import Rates
 from dueq_chaos.sim.watching import memory
 from dueq_chaos.sim.watching.body_places import misplaced
 from dueq_chaos.sim.watching.copies import Copies
+from dueq_chaos.sim.watching.idleness import Idleness
 from dueq_chaos.sim.watching.outgoing import Outgoing
 from dueq_chaos.sim.watching.promises import Promises
 from dueq_codecs.frames import decode_record, encode_record
@@ -99,7 +100,7 @@ class Invariants:
         self.copies = Copies(mesh, self.ledger)
         self.promises = Promises(mesh, self.ledger)
         self.precedence = Precedence(self.ledger)
-        self._rates, self._lasting = Rates(), Lasting()
+        self._rates, self._lasting, self._idleness = Rates(), Lasting(), Idleness()
         self._handed = Handed(lambda uid, sequence: self.ledger.epochs(uid).get(sequence))
         self._outgoing = Outgoing(
             mesh, self.ledger, self.promises, self._handed, self._led_in, clock_error_us, unproved_us
@@ -173,6 +174,7 @@ class Invariants:
             elif leading is not None:
                 self._look_at_leader(node, partition, seen, leading)
         self._count_turn(name)
+        self._check(self._idleness.seen(node, self.mesh.world.now_us))
         for effect in effects:
             if isinstance(effect, SendPeer):
                 message = effect.message
