@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from hashlib import sha256
 
@@ -84,3 +85,16 @@ def test_what_is_wrong_with_a_body_is_said_and_nothing_is_scheduled(gateway: Cal
     assert gateway("GET", f"{topic}/messages")[1]["messages"] == []
     assert gateway("DELETE", f"{topic}/bodies/{body}")[1] == {"partitions": 3}
     assert gateway("DELETE", f"{topic}/bodies/{strange}")[1] == {"partitions": 0}
+
+
+def test_lines_before_one_that_is_refused_are_scheduled_once_and_said_to_be(
+    gateway: Caller, topic: str
+) -> None:
+    body = gateway("POST", f"{topic}/bodies", b"x")[1]["body"]
+    unknown, unfit = {"body": f"{'ab' * 32}-5-00000000"}, {"payload": "y", "key": "k" * 256}
+    for number, refused in enumerate((unknown, unfit)):
+        lines = "".join(f"{json.dumps(each)}\n" for each in ({"body": body}, refused))
+        status, said = gateway("POST", f"{topic}/messages", lines.encode(), NDJSON)
+        assert (status, said["accepted"], said["failed"]) == (200, 1, 1)
+        assert [each["line"] for each in said["failures"]] == [2]
+        assert len(gateway("GET", f"{topic}/messages")[1]["messages"]) == number + 1

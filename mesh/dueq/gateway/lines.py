@@ -19,7 +19,7 @@ from dueq import limits
 from dueq.errors import Busy, DueqError, InvalidRequest, PartialFailure, PayloadTooLarge, Refused
 from dueq.gateway import bodies, problems
 from dueq.gateway.problems import Refusal
-from dueq.gateway.service import NO_LOAD, Load, NewMessage, Service
+from dueq.gateway.service import NO_LOAD, Load, NewMessage, Service, by_bodies
 
 _ROW_FAULTS: Final = (InvalidRequest, PayloadTooLarge)
 """Refusals that may be the fault of one row, while the others are sound."""
@@ -158,7 +158,15 @@ class Loading:
     # -------------------------------------------------------------- scheduling
 
     async def _schedule(self, batch: list[_Line]) -> None:
-        await self._sound([line for line in batch if line.message is not None])
+        sound = [line for line in batch if line.message is not None]
+        begin = 0
+        for count in by_bodies(line.message for line in sound if line.message):
+            await self._sound(sound[begin : begin + count])
+            begin += count
+            if self._stopped is not None:
+                break
+        for line in sound[begin:]:
+            line.problem = self._stopped
         failed = sum(line.problem is not None for line in batch)
         self._failed += failed
         self._accepted += len(batch) - failed

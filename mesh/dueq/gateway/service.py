@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -128,7 +128,7 @@ class Service:
 
         Args:
             topic: its name.
-            messages: what to schedule.
+            messages: what to schedule; all have the same shared body, or none.
             load: what holds of all.
 
         Returns:
@@ -167,16 +167,6 @@ class Service:
             raise InvalidRequest(f"on_duplicate is {load.on_duplicate!r:.80}, and the message has no key")
         name = arguments.topic_name(topic)
         body = messages[0].payload if messages else None
-        if any(
-            message.payload != body
-            for message in messages
-            if NamedBody in (type(body), type(message.payload))
-        ):
-            return [
-                placed
-                for _, rows in groupby(messages, lambda message: _body_of(message))
-                for placed in await self._place(topic, list(rows), load)
-            ]
         if isinstance(body, NamedBody):
             await self.shared.keep(name, body)
         ranked = any(message.rank is not None for message in messages)
@@ -314,8 +304,10 @@ class Service:
         return found[:limit], len(found) > limit
 
 
-def _body_of(message: NewMessage) -> NamedBody | None:
-    return message.payload if isinstance(message.payload, NamedBody) else None
+def by_bodies(messages: Iterable[NewMessage]) -> list[int]:
+    """Return how many messages, one after the other, each call can take: all have the same shared body, or none."""
+    bodies = (each.payload if isinstance(each.payload, NamedBody) else None for each in messages)
+    return [sum(1 for _ in run) for _, run in groupby(bodies)]
 
 
 def _column(values: list[T | None]) -> list[T | None] | None:
