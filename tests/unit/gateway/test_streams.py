@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -93,6 +94,72 @@ def test_what_a_socket_has_not_sent_as_its_client_goes_is_given_back() -> None:
         assert sent == ["websocket.accept", "websocket.send"]
         assert mesh.released == ["b", "c"]
         assert not mesh.flows.by_lease
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+async def turns() -> None:
+    """Let everything go on that waits for its turn only."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_what_a_stream_could_not_send_before_its_client_went_is_given_back() -> None:
+    """A server waits for a client that is slow, and says nothing if it goes meanwhile."""
+
+    async def run() -> None:
+        mesh: Any = Mesh()
+        sent, full, gone = list[bytes](), asyncio.Event(), asyncio.Event()
+
+        async def receive() -> Message:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            if len(sent) == 2:  # the beginning, and the first message
+                full.set()
+                await gone.wait()
+            elif body := message.get("body"):
+                sent.append(body)
+
+        flow = mesh.flows.open("t", None, timedelta(seconds=30), 10)
+        streamed = stream._Streamed(flow, stream._Events())
+        following = asyncio.create_task(streamed({}, receive, send))
+        await full.wait()
+        gone.set()
+        await following
+        assert b'"id":"a"' in sent[1]
+        assert mesh.released == ["b", "c"]
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_what_comes_as_its_client_goes_is_given_back() -> None:
+    async def run() -> None:
+        mesh: Any = Mesh()
+        arrived, gone, taking = asyncio.Event(), asyncio.Event(), mesh.take
+
+        async def receive() -> Message:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            """As servers do, it says nothing of a client that has gone."""
+
+        async def take(*_: Any) -> list[Any]:
+            await arrived.wait()
+            # The server gets to know of that before these are handed over, and the stream a turn later.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, gone.set)
+            return cast("list[Any]", await taking())
+
+        mesh.take = take
+        flow = mesh.flows.open("t", None, timedelta(seconds=30), 10)
+        following = asyncio.create_task(stream._Streamed(flow, stream._Lines())({}, receive, send))
+        await turns()
+        arrived.set()
+        await following
+        assert mesh.released == ["a", "b", "c"]
 
     asyncio.run(asyncio.wait_for(run(), 30))
 

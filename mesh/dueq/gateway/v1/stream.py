@@ -235,14 +235,16 @@ async def _hand_over(
     flow.sent(messages)
     left = deque(messages)
     try:
+        await asyncio.sleep(0)  # the server may know already that the client is gone: then `gone` is done now
         while left and not gone.done():
             if left[0].lease <= 0:
                 flow.unsent([left.popleft()])
                 continue
             await tell(shown(left[0]).model_dump(mode="json"))
-            left.popleft()
+            # A server waits for its client before it writes, and writes nothing to one that has gone meanwhile.
+            if not gone.done():
+                left.popleft()
     finally:
-        # A server waits for its client before it writes: what could not be told has not left either.
         flow.unsent(left)
 
 
