@@ -164,6 +164,44 @@ def test_what_comes_as_its_client_goes_is_given_back() -> None:
     asyncio.run(asyncio.wait_for(run(), 30))
 
 
+def test_what_has_come_for_a_stalled_client_is_given_back_as_the_gateway_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream, "_HEARTBEAT_S", 0.0)
+
+    async def run() -> None:
+        mesh: Any = Mesh()
+        ready, mesh.ready = mesh.ready, []
+        beating, came = asyncio.Event(), asyncio.Event()
+
+        async def receive() -> Message:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: Message) -> None:
+            if message.get("body") == stream._Events.heartbeat:
+                beating.set()
+                await asyncio.Event().wait()
+
+        async def take(*_: Any) -> list[Any]:
+            await came.wait()
+            return cast("list[Any]", ready)
+
+        mesh.take = take
+        flow = mesh.flows.open("t", None, timedelta(seconds=30), 10)
+        following = asyncio.create_task(stream._Streamed(flow, stream._Events())({}, receive, send))
+        await beating.wait()
+        came.set()
+        await turns()
+        following.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+        assert mesh.released == ["a", "b", "c"]
+        assert len(mesh.flows) == 0
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
 def test_a_socket_has_one_value_for_each_wish() -> None:
     answered = list[Message]()
 

@@ -207,7 +207,7 @@ async def _follow(
 ) -> problems.Document | None:
     """Send what comes until there is no more; return why, or None if the client is gone."""
     while True:
-        coming = asyncio.create_task(flow.more())
+        coming, messages = asyncio.create_task(flow.more()), None
         try:
             while not coming.done() and not gone.done():
                 await asyncio.wait((coming, gone), timeout=_HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -219,7 +219,9 @@ async def _follow(
         except DueqError as error:
             return problems.of_error(error)
         finally:
-            coming.cancel()
+            # What has come, and is not handed over since this ends meanwhile, goes back.
+            if messages is None and not coming.cancel() and not coming.cancelled() and not coming.exception():
+                flow.unsent(coming.result())
         if not messages:
             return _STOPPING
         await _hand_over(flow, messages, gone, tell)
