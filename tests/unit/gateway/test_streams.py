@@ -14,6 +14,7 @@ pytest.importorskip("fastapi")
 from starlette.types import Message
 from starlette.websockets import WebSocket
 
+from dueq import Outcome
 from dueq.gateway.flows import Flows
 from dueq.gateway.v1 import stream
 
@@ -197,6 +198,44 @@ def test_what_has_come_for_a_stalled_client_is_given_back_as_the_gateway_ends(
         with pytest.raises(asyncio.CancelledError):
             await following
         assert mesh.released == ["a", "b", "c"]
+        assert len(mesh.flows) == 0
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_what_a_socket_was_told_before_its_client_went_is_done() -> None:
+    async def run() -> None:
+        mesh: Any = Mesh()
+        mesh.ready = []
+        asked, answered, acked = asyncio.Event(), asyncio.Event(), list[str]()
+
+        async def settle(topic: str, leases: Any, how: str, **_: Any) -> list[Outcome]:
+            asked.set()
+            await answered.wait()
+            acked.extend(f"{how} {message_id}" for message_id, _ in leases)
+            return [Outcome.DONE]
+
+        mesh.settle = settle
+        told: list[Message] = [
+            {"type": "websocket.connect"},
+            {"type": "websocket.receive", "text": '{"do":"ack","messages":[{"id":"a","token":"7"}]}'},
+            {"type": "websocket.disconnect", "code": 1000},
+        ]
+
+        async def receive() -> Message:
+            return told.pop(0)
+
+        async def send(message: Message) -> None:
+            if message["type"] != "websocket.accept":
+                raise OSError("the client has gone")
+
+        scope = {"type": "websocket", "path": "/", "query_string": b"", "headers": []}
+        serving = asyncio.create_task(stream.socket(WebSocket(scope, receive, send), "t", mesh))
+        await asked.wait()
+        await turns()
+        answered.set()
+        await serving
+        assert acked == ["ack a"]
         assert len(mesh.flows) == 0
 
     asyncio.run(asyncio.wait_for(run(), 30))

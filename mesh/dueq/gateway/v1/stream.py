@@ -295,11 +295,11 @@ class _Socket:
                 code = _RESTART_CODE if problem is _STOPPING else _REFUSED_CODE
                 await self._websocket.close(_SUPERSEDED_CODE if superseded else code)
         except (WebSocketDisconnect, RuntimeError):
-            return  # it was closed in the meantime
+            pass  # it was closed in the meantime
         finally:
             reading.cancel()
-            for task in self._at_work:
-                task.cancel()
+        # What the client has said before it went is done, though nobody hears the outcome.
+        await asyncio.gather(*self._at_work, return_exceptions=True)
 
     async def _send(self, document: dict[str, Any]) -> None:
         await self._websocket.send_text(_json(document).decode())
