@@ -299,3 +299,23 @@ def test_secrets_that_are_stored_in_clear_are_warned_of(http_mesh: LocalMesh) ->
         client.delete_topic("open")
     log = (http_mesh.folder / "logs" / "b1.log").read_text()
     assert log.count("endpoint.secrets_in_clear") == 1, "once is enough"
+
+
+def test_a_forecast_may_be_of_the_next_hour(gateway: Caller, http_topic: str) -> None:
+    assert gateway("POST", f"{http_topic}/messages", {"payload": "x", "delay": "50m"})[0] == 201
+    status, said = gateway("GET", f"{http_topic}/forecast?until=1h")
+    assert (status, [each["messages"] for each in said["seconds"]]) == (200, [1])
+
+
+@pytest.mark.parametrize("begin", ["2030-01-31T09:00:00Z", "2030-01-31T09:00:00.250Z"])
+def test_a_forecast_is_of_an_hour_whenever_that_begins(gateway: Caller, http_topic: str, begin: str) -> None:
+    end = begin.replace("T09", "T10")
+    # The last one is due in the very second in which the hour ends.
+    for due in (begin, end.replace("00Z", "00.001Z").replace(".250Z", ".001Z")):
+        assert gateway("POST", f"{http_topic}/messages", {"payload": "x", "due": due})[0] == 201
+    status, said = gateway("GET", f"{http_topic}/forecast?from={begin}&until={end}&step=1800s")
+    found = [(each["at"], each["messages"]) for each in said["seconds"]]
+    expected = [("2030-01-31T09:00:00.000Z", 1)]
+    assert (status, found) == (200, expected + [("2030-01-31T10:00:00.000Z", 1)] * (".250" in begin))
+    status, problem = gateway("GET", f"{http_topic}/forecast?from={begin}&until=2030-01-31T10:00:00.251Z")
+    assert (status, problem["where"]) == (422, "query.until")

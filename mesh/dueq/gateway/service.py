@@ -229,19 +229,21 @@ class Service:
         """
         now_ms = await self.now_us() // 1000
         most = limits.FORECAST_SECONDS_MAX
-        first = max(begin_ms, min(now_ms, end_ms)) // 1000 * 1000
+        from_ms = max(begin_ms, min(now_ms, end_ms))
+        first = from_ms // 1000 * 1000
         length = -(-(end_ms - first) // 1000)
-        if end_ms <= begin_ms or end_ms <= now_ms or length > most:
+        if end_ms <= begin_ms or end_ms <= now_ms or end_ms - from_ms > most * 1000:
             text = (
                 f"a forecast is of 1 to {most} seconds that are ahead, not of {(end_ms - begin_ms) / 1000:g}"
             )
             raise Unfit(text, length, most, "query.until")
         ahead = -(-(end_ms - now_ms) // 1000)
-        counts = (
-            await self.client.forecast(topic, ahead)
-            if ahead <= most
-            else await self.client.forecast(topic, length, start=first)
-        )
+        if ahead <= most:
+            counts = await self.client.forecast(topic, ahead)
+        else:
+            counts = await self.client.forecast(topic, min(length, most), start=first)
+            if length > most:  # an hour that begins amid a second ends amid one more
+                counts += await self.client.forecast(topic, 1, start=first + most * 1000)
         totals: dict[int, int] = {}
         for second, count in counts:
             if first <= second < end_ms:
