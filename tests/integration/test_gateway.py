@@ -253,6 +253,8 @@ def test_head_is_get_without_a_body(gateway: Caller, http_topic: str) -> None:
     for path, status in (
         (f"{http_topic}/messages/none", 422),
         (f"{http_topic}/stream", 405),
+        ("/v1/topics/stream", 404),
+        (f"{http_topic}/jobs/up/stream", 404),
         ("/v1/topics", 200),
     ):
         connection = HTTPConnection(gateway.address, timeout=60)

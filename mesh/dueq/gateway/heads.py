@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _PATHS: Final = ("/v1/", "/healthz", "/readyz", "/openapi.json")
 """A GET of a path below these changes nothing."""
-_ENDLESS: Final = ("/stream", "/socket")
+ENDLESS: Final = re.compile(r"/v1/topics/[^/]+/(?:stream|socket)")
+"""A stream of deliveries; other paths may end in such a name, too."""
 
 
 class Heads:
@@ -36,4 +38,4 @@ class Heads:
 
 
 def _is_read(path: str) -> bool:
-    return path.startswith(_PATHS) and not path.endswith(_ENDLESS)
+    return path.startswith(_PATHS) and ENDLESS.fullmatch(path) is None

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dueq.gateway import problems
 from dueq.gateway.dashboard.feed import Feed
 from dueq.gateway.guards import refuse_socket
+from dueq.gateway.heads import ENDLESS
 from dueq.gateway.logs import log
 
 _HEADER: Final = "x-dueq-act"
@@ -21,7 +22,6 @@ _TOPIC: Final = re.compile(r"/v1/topics/([^/]+)")
 _READABLE: Final = re.compile(
     r"/(?:topic|messages|create|openapi\.json|healthz|readyz|(?:dashboard|docs|v1|\.well-known)(?:/.*)?)?"
 )
-_DELIVERING: Final = re.compile(r"/v1/.*/(?:stream|socket)")
 
 
 class Acts:
@@ -76,7 +76,7 @@ def _only_looks(scope: Scope) -> bool:
         scope["type"] == "http"
         and scope["method"] in _READING
         and _READABLE.fullmatch(path) is not None
-        and _DELIVERING.fullmatch(path) is None
+        and ENDLESS.fullmatch(path) is None
     )
 
 

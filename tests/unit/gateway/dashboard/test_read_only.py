@@ -38,6 +38,8 @@ async def _passed(scope: dict[str, Any]) -> bool:
         ("HEAD", "/docs", True),
         ("GET", "/.well-known/openid-configuration", True),
         ("GET", "/.well-known/jwks.json", True),
+        ("GET", "/v1/topics/stream", True),
+        ("GET", "/v1/topics/mail/keys/up/stream", True),
         ("GET", "/v1/topics/mail/stream", False),
         ("GET", "/API/v1/queue", False),
         ("POST", "/v1/topics/mail/messages", False),
