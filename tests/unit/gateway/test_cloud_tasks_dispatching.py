@@ -15,9 +15,10 @@ from dueq.errors import NotLeader
 from dueq.gateway.faces.cloud_tasks import dispatching
 from dueq.gateway.faces.cloud_tasks.dispatching import Dispatcher, _Worker
 from dueq.gateway.faces.cloud_tasks.names import QueueName
-from dueq.gateway.faces.cloud_tasks.queue import Configuration
+from dueq.gateway.faces.cloud_tasks.queue import LABEL, Configuration
 from dueq.gateway.faces.cloud_tasks.task import Task
 from dueq.gateway.faces.cloud_tasks.wire import HttpMethod
+from dueq.gateway.webhooks.answers import Answer
 from dueq.gateway.webhooks.room import Room
 
 PAYLOAD = Task("https://example.com/pay", HttpMethod.POST, {}, b"", 15_000, 1).payload()
@@ -35,6 +36,9 @@ class Message:
 
     async def release(self, *, delay: float = 0.0, wait: bool = False) -> None:
         self._released.put_nowait(self.id)
+
+    async def ack(self) -> None:
+        pass
 
     async def extend(self, seconds: float, *, wait: bool) -> None:
         raise NotLeader("nobody leads")
@@ -127,3 +131,52 @@ def test_queues_are_looked_for_after_an_error_that_nobody_expected(monkeypatch: 
         await dispatcher.close()
 
     asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_new_queue_is_served_while_the_last_requests_of_a_deleted_one_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dispatching, "_POLL_S", 0.0)
+    monkeypatch.setattr(dispatching, "_DRAIN_S", 3600.0)
+
+    class Served(Stage):
+        """Notes which topics have consumers, and answers requests when it is told to."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.topics, self.answering = asyncio.Queue[str](), asyncio.Event()
+            self.connection = self
+
+        def consumer(self, topic: str, *_: Any, **__: Any) -> Stage:
+            self.topics.put_nowait(topic)
+            return super().consumer()
+
+        async def clock(self, *_: Any) -> Any:
+            return lambda: 1_000_000
+
+        async def send(self, *_: Any) -> Any:
+            self.sent.set()
+            await self.answering.wait()
+            return Answer(204, "")
+
+    async def run() -> None:
+        stage: Any = Served()
+        monkeypatch.setattr(dispatching, "Sender", lambda _: stage)
+        dispatcher = Dispatcher(SimpleNamespace(client=stage))  # type: ignore[arg-type]
+        labels = {LABEL: Configuration().label()}
+        queues = ["old"]
+
+        async def topics(_: Any) -> Any:
+            await asyncio.sleep(0)
+            return [SimpleNamespace(name=QueueName("p", "l", each).topic, labels=labels) for each in queues]
+
+        dispatcher._catalogue = SimpleNamespace(topics=topics)  # type: ignore[assignment]
+        dispatcher.start()
+        assert await stage.topics.get() == "cloud-tasks.l.old.p"
+        await stage.sent.wait()
+        queues[:] = ["new"]
+        assert await stage.topics.get() == "cloud-tasks.l.new.p"
+        stage.answering.set()
+        await dispatcher.close()
+
+    asyncio.run(asyncio.wait_for(run(), 10))

@@ -78,6 +78,7 @@ class Dispatcher:
         self._room = Room(limits.WEBHOOK_CONNECTIONS_MAX)
         self._sender: Sender | None = None
         self._workers: dict[QueueName, _Worker] = {}
+        self._stopping: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -92,9 +93,16 @@ class Dispatcher:
             return
         watching.cancel()
         await asyncio.wait([watching])
-        await asyncio.gather(*(worker.stop() for worker in self._workers.values()))
-        self._workers.clear()
+        for name in list(self._workers):
+            self._leave(name)
+        await asyncio.gather(*self._stopping)
         await self._sender.close()
+
+    def _leave(self, name: QueueName) -> None:
+        """Serve a queue no more; other queues do not wait for its last requests."""
+        task = asyncio.create_task(self._workers.pop(name).stop())
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
 
     async def _watch(self) -> None:
         failed = False
@@ -120,7 +128,7 @@ class Dispatcher:
             with contextlib.suppress(RpcError):
                 found[name] = Configuration.of(info)
         for name in [name for name, worker in self._workers.items() if name not in found or worker.done]:
-            await self._workers.pop(name).stop()
+            self._leave(name)
         for name, wanted in found.items():
             worker = self._workers.get(name)
             assert self._sender is not None
