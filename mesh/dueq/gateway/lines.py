@@ -16,13 +16,24 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from dueq import limits
-from dueq.errors import Busy, DueqError, InvalidRequest, PartialFailure, PayloadTooLarge, Refused
+from dueq.errors import (
+    Busy,
+    DueqError,
+    InvalidRequest,
+    KeyTaken,
+    PartialFailure,
+    PayloadTooLarge,
+    Refused,
+    RequestDiffers,
+)
 from dueq.gateway import bodies, problems
 from dueq.gateway.problems import Refusal
 from dueq.gateway.service import NO_LOAD, Load, NewMessage, Service, by_bodies
 
 _ROW_FAULTS: Final = (InvalidRequest, PayloadTooLarge)
 """Refusals that may be the fault of one row, while the others are sound."""
+_ROW_REFUSALS: Final = (*_ROW_FAULTS, KeyTaken, RequestDiffers)
+"""Refusals that say nothing about later rows."""
 
 
 class Answers(StreamingResponse):
@@ -189,7 +200,7 @@ class Loading:
             problem = problems.of_error(error)
             for line in lines:
                 line.problem = problem
-            if not isinstance(error, _ROW_FAULTS):
+            if not isinstance(error, _ROW_REFUSALS):
                 self._stopped = problem
             return
         for line, message_id in zip(lines, ids, strict=True):

@@ -15,6 +15,8 @@ pytest.importorskip("fastapi")
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
+from dueq.client.core.ports.parts import whole
+from dueq.errors import DueqError, KeyTaken, RequestDiffers
 from dueq.gateway.bodies import BodyRoom
 from dueq.gateway.lines import Answers, Loading
 from dueq.gateway.service import NewMessage
@@ -86,3 +88,20 @@ def test_a_client_that_leaves_amid_its_answers_ends_them() -> None:
     asyncio.run(run())
     assert [each.payload for each in mesh.taken] == [b"7"]
     assert (len(answered), room.taken) == (2, 0)
+
+
+@pytest.mark.parametrize("refusal", [KeyTaken("another has it", "id", 0), RequestDiffers("another came")])
+def test_a_line_that_comes_alone_and_is_refused_ends_nothing(refusal: DueqError) -> None:
+    """As it does not among others: how a client's lines come together is no matter of theirs."""
+
+    class Taken(Mesh):
+        async def schedule(self, topic: str, messages: list[NewMessage], load: object) -> list[str]:
+            return whole([refusal if each.payload == b"7" else "id" for each in messages])
+
+    async def sent() -> AsyncIterator[bytes]:
+        yield b"7\n"
+        yield b"8\n"
+
+    said = asyncio.run(loading(Taken()).summary(request(BodyRoom(), sent())))
+    assert (said["accepted"], said["failed"], "problem" in said) == (1, 1, False)
+    assert [each["line"] for each in said["failures"]] == [1]
