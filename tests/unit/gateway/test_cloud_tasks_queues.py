@@ -14,10 +14,10 @@ pytest.importorskip("fastapi")
 
 from starlette.datastructures import QueryParams
 
-from dueq.errors import VersionDiffers
+from dueq.errors import TopicExists, VersionDiffers
 from dueq.gateway.faces.cloud_tasks.names import QueueName
 from dueq.gateway.faces.cloud_tasks.queue import LABEL, Configuration
-from dueq.gateway.faces.cloud_tasks.queues import change_queue, listed
+from dueq.gateway.faces.cloud_tasks.queues import _create, change_queue, listed
 from dueq.gateway.faces.cloud_tasks.status import Code, RpcError
 
 QUEUE = QueueName("p", "l", "q")
@@ -87,6 +87,32 @@ def test_who_is_overtaken_again_and_again_gives_up() -> None:
     with pytest.raises(RpcError, match="is being changed by others") as refused:
         changed(mesh, concurrent=7)
     assert refused.value.code is Code.ABORTED
+
+
+def test_who_makes_a_queue_again_that_was_made_by_half_sets_its_limit() -> None:
+    """The mesh failed after the topic was made, and before its limit was set."""
+    mesh: Any = Mesh()
+
+    async def create_topic(*_: Any, **__: Any) -> None:
+        raise TopicExists("there is one")
+
+    mesh.create_topic = create_topic
+    mesh.set(concurrent=3)
+    with pytest.raises(RpcError, match="there is a queue") as refused:
+        asyncio.run(_create(mesh, QUEUE, Configuration(concurrent=5)))
+    assert refused.value.code is Code.ALREADY_EXISTS
+    assert mesh.limit == 3
+
+
+def test_a_queue_that_is_changed_as_it_is_made_is_limited_as_it_was_changed() -> None:
+    mesh: Any = Mesh()
+
+    async def create_topic(*_: Any, **__: Any) -> None:
+        mesh.set(concurrent=3)  # another gateway follows at once
+
+    mesh.create_topic = create_topic
+    asyncio.run(_create(mesh, QUEUE, Configuration(concurrent=5)))
+    assert mesh.limit == 3
 
 
 def test_a_queue_whose_label_somebody_has_broken_hides_no_other() -> None:

@@ -195,8 +195,10 @@ async def _create(service: Service, name: QueueName, wanted: Configuration) -> N
             labels={LABEL: wanted.label()},
         )  # fmt: skip
     except TopicExists:
+        with contextlib.suppress(RpcError):  # whoever has made it may not have got as far as its limit
+            await _limit(service, name, Configuration.of(await topic_of(service, name)).concurrent)
         raise RpcError(Code.ALREADY_EXISTS, f"there is a queue {name} already") from None
-    await service.client.set_group(name.topic, GROUP, max_unacked=wanted.concurrent)
+    await _limit(service, name, wanted.concurrent)
 
 
 async def change_queue(
