@@ -93,9 +93,11 @@ class Doq:
                 await self._client.update_topic(topic, labels=labels, if_version=info.settings_version)
             except VersionDiffers:
                 continue
-            if max_unacked != present.max_unacked:
+            if present.type == "fair":
+                # Some may have another limit still though the queue has not: a try before did not get to the end.
                 async for group in self._client.groups(topic):
-                    await self._client.set_group(topic, group.name, max_unacked=max_unacked)
+                    if group.max_unacked != max_unacked:
+                        await self._client.set_group(topic, group.name, max_unacked=max_unacked)
             return
         raise DoqError(Kind.CONFLICT, _ENQUEUE, f"{text}: others change it, {_TRIES} tries were overtaken")
 
