@@ -12,7 +12,7 @@ from dueq.client.endpoints import DEFAULT_IN_FLIGHT, DEFAULT_TIMEOUT_S, GRACE_S
 from dueq.gateway import instants
 from dueq.gateway.access import TheService, TheWebhooks
 from dueq.gateway.bodies import JsonRoute
-from dueq.gateway.v1.leases import unless_gone
+from dueq.gateway.gone import unless_gone
 from dueq.gateway.v1.model import Answer, Asked, Duration, Instant, Said
 from dueq.gateway.v1.preconditions import version_seen
 from dueq.gateway.webhooks.counters import Counters

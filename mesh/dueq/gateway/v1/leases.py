@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
-from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from dueq import limits
@@ -17,6 +14,7 @@ from dueq.client.aio.message import AsyncMessage
 from dueq.gateway import instants
 from dueq.gateway.access import TheService
 from dueq.gateway.bodies import JsonRoute
+from dueq.gateway.gone import unless_gone
 from dueq.gateway.service import Service
 from dueq.gateway.v1 import contents
 from dueq.gateway.v1.contents import Shown
@@ -24,7 +22,6 @@ from dueq.gateway.v1.model import Answer, Asked, Duration, Said, Topic
 
 router = APIRouter(prefix="/v1/topics/{topic}", tags=["leases"], route_class=JsonRoute)
 
-T = TypeVar("T")
 Token = Annotated[
     str, Field(pattern="^[1-9][0-9]{0,18}$", description="The lease: a number, as a string.", examples=["17"])
 ]
@@ -176,28 +173,6 @@ async def released(topic: Topic, asked: Released, service: TheService) -> Settle
 async def extended(topic: Topic, asked: Extended, service: TheService) -> SettledList:
     seconds = instants.duration(asked.seconds, "body.seconds", limits.LEASE_MS_MAX)
     return await settle(service, topic, asked.messages, "extend", seconds=seconds)
-
-
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Do something for a client; it is cancelled when the client goes.
-
-    Raises:
-        ClientDisconnect: it has gone.
-    """
-
-    async def going() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    done, gone = asyncio.create_task(work), asyncio.create_task(going())
-    try:
-        await asyncio.wait((done, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not done.done():
-            raise ClientDisconnect
-        return done.result()
-    finally:
-        gone.cancel()
-        done.cancel()
 
 
 class _Handed(JSONResponse):

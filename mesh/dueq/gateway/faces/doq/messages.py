@@ -12,6 +12,7 @@ from dueq.gateway.faces.doq.failures import DoqError, DoqRoute, Kind
 from dueq.gateway.faces.doq.model import Nack, NewMessage, NewPriority, Numbers
 from dueq.gateway.faces.doq.queue import DEFAULT_GROUP
 from dueq.gateway.faces.doq.verbs import Message
+from dueq.gateway.gone import unless_gone
 
 router = APIRouter(prefix="/API/v1", route_class=DoqRoute, include_in_schema=False)
 
@@ -42,7 +43,7 @@ async def dequeued(name: str, doq: TheDoq, request: Request) -> Document:
     given = request.query_params.get("ack", "")
     if given not in _BOOLEANS:
         raise DoqError(Kind.INVALID, "validation failed", "invalid boolean", "query.ack", given)
-    return _document("DEQUEUED", await doq.dequeue(name, _BOOLEANS[given]))
+    return _document("DEQUEUED", await unless_gone(request, doq.dequeue(name, _BOOLEANS[given])))
 
 
 @router.get("/queues/{name}/messages/{text}")
