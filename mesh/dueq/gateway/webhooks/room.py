@@ -49,8 +49,13 @@ class Room:
         self.under_way -= 1
         if share in self._waiting:
             self._wake(share)
-        elif self._waiting and self.under_way < self._half:
-            self._wake(next(iter(self._waiting)))
+        else:
+            self._wake_next()
+
+    def gave_up(self, share: Share) -> None:
+        """A share that waited waits no longer: if it was its turn already, the next one has it."""
+        self._waiting.pop(share, None)
+        self._wake_next()
 
     def forget(self, share: Share) -> None:
         """A share is not needed any more: the others are larger now."""
@@ -58,6 +63,10 @@ class Room:
         self._waiting.pop(share, None)
         for each in list(self._waiting):
             self._wake(each)
+
+    def _wake_next(self) -> None:
+        if self._waiting and self.under_way < self._half:
+            self._wake(next(iter(self._waiting)))
 
     def _wake(self, share: Share) -> None:
         del self._waiting[share]
@@ -90,6 +99,10 @@ class Share:
         """A request has ended."""
         self.under_way -= 1
         self._room.ended(self)
+
+    def give_up(self) -> None:
+        """What was to begin does not: nobody waits for `wake` any more."""
+        self._room.gave_up(self)
 
     def leave(self) -> None:
         """Nothing more begins."""

@@ -163,15 +163,19 @@ class Worker:
         window = self._window
         if window.free and self._share.free and message.lease > self._timeout_s + _MARGIN_S:
             return True
-        until_s = message.lease - self._timeout_s - _MARGIN_S
+        until_s, found = message.lease - self._timeout_s - _MARGIN_S, False
         try:
             async with asyncio.timeout(max(until_s, 0)):
                 while not (window.free and self._share.free):
                     self._slot.clear()
                     await self._slot.wait()
+            found = until_s > 0 and not self._stopping and not self._held
         except TimeoutError:
-            return False
-        return until_s > 0 and not self._stopping and not self._held
+            pass
+        finally:
+            if not found:
+                self._share.give_up()
+        return found
 
     async def _give_back(self, message: AsyncMessage) -> None:
         self.counters.put_back += 1

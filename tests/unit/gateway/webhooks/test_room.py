@@ -56,3 +56,28 @@ def test_who_waits_is_woken_when_another_leaves() -> None:
     second.leave()
     assert woken == ["first"]
     assert room.each == 2
+
+
+def test_who_has_given_up_takes_nobodys_turn() -> None:
+    room, woken = Room(4), list[str]()
+    busy = room.share(lambda: woken.append("busy"))
+    first, second = room.share(lambda: woken.append("first")), room.share(lambda: woken.append("second"))
+    assert (filled(busy), filled(first), filled(second)) == (2, 1, 1)
+    busy.give_up()
+    first.give_up()
+    for share in (busy, busy, first):
+        share.end()
+    assert woken == ["second"]
+
+
+def test_who_gives_up_as_its_turn_comes_lets_the_next_one_have_it() -> None:
+    room, woken = Room(4), list[str]()
+    busy = room.share(lambda: woken.append("busy"))
+    first, second = room.share(lambda: woken.append("first")), room.share(lambda: woken.append("second"))
+    assert (filled(busy), filled(first), filled(second)) == (2, 1, 1)
+    busy.give_up()
+    for share in (busy, busy, first):
+        share.end()
+    assert woken == ["first"]
+    first.give_up()
+    assert woken == ["first", "second"]

@@ -58,7 +58,11 @@ class Stage:
     """
 
     def __init__(
-        self, in_flight: int = 2, wanted: dict[str, list[str]] | None = None, targets: bool = False
+        self,
+        in_flight: int = 2,
+        wanted: dict[str, list[str]] | None = None,
+        targets: bool = False,
+        room: Room | None = None,
     ) -> None:
         self.messages: asyncio.Queue[Message] = asyncio.Queue()
         self.settled: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
@@ -77,7 +81,9 @@ class Stage:
             "headers": {}, "filter": wanted or {}, "targets": targets, "disabled": "", "secrets": [[new_secret(), 0]],
         }  # fmt: skip
         self.endpoint = StoredEndpoint("bills", 7, False, 0, document)
-        self.worker = Worker(self, self, self.endpoint, lambda: self.now_ms * 1000, self.counters, Room(100))  # type: ignore[arg-type]
+        world: Any = self
+        shared = room or Room(100)
+        self.worker = Worker(world, world, self.endpoint, lambda: self.now_ms * 1000, self.counters, shared)
 
     # the client and its consumer
     def consumer(self, topic: str, lease: float, credit: int, **more: Any) -> Stage:
@@ -170,6 +176,25 @@ def test_what_has_no_slot_in_time_is_given_back() -> None:
         assert await stage.begun.get() == "m0"
         assert await stage.settled.get() == ("m1", "release", 1.0)
         await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_what_was_given_back_takes_no_connection_from_another_endpoint() -> None:
+    async def story() -> None:
+        room = Room(4)
+        one, other = Stage(room=room), Stage(room=room)
+        for stage in (one, other):
+            stage.come(0)
+            await stage.begun.get()
+        one.come(1, lease=16.01)
+        assert await one.settled.get() == ("m1", "release", 1.0)  # there was none for it in time
+        other.come(1)
+        await asyncio.sleep(0)
+        one.answer("m0", 204)
+        assert await other.begun.get() == "m1"
+        for stage in (one, other):
+            await stage.worker.stop(0)
 
     play(story)
 

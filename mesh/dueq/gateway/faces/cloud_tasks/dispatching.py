@@ -201,14 +201,19 @@ class _Worker:
 
     async def _has_slot(self) -> bool:
         """Wait for a connection for a while: a message that gets none goes back, uncounted."""
+        found = False
         try:
             async with asyncio.timeout(_LEASE_S / 2):
                 while not self._share.free:
                     self._slot.clear()
                     await self._slot.wait()
+            found = True
         except TimeoutError:
-            return False
-        return True
+            pass
+        finally:
+            if not found:
+                self._share.give_up()
+        return found
 
     async def _closed(self, close: Callable[[], Awaitable[None]]) -> None:
         """Close the consumer once nothing is under way; a task that was not sent goes back."""
