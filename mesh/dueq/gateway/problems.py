@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from dueq import errors
+from dueq import errors, limits
 from dueq.errors import Busy, DueqError, InvalidRequest, KeyTaken, PartialFailure, VersionDiffers
 from dueq.gateway.logs import log
 
@@ -148,7 +148,7 @@ def of_error(error: DueqError) -> Document:
             {"row": row, "error": type(outcome).__name__, "detail": str(outcome)}
             for row, outcome in enumerate(error.outcomes)
             if isinstance(outcome, DueqError)
-        ][:_VALUE_MAX]
+        ][: limits.GATEWAY_ITEMS_MAX]
     return document
 
 
