@@ -75,6 +75,17 @@ def _rows(gateway: Caller, path: str, lines: bytes) -> list[dict[str, Any]]:
     return rows
 
 
+def test_a_line_is_another_one_in_another_job(gateway: Caller, http_topic: str) -> None:
+    """It would be answered by the message of the job before, which may be gone."""
+    path, line = f"{http_topic}/messages", b'{"payload":"x","delay":"1h","idempotency_key":"l"}\n'
+    first = gateway("POST", f"{path}?job=one&hidden_for=1h", line, NDJSON)[1]
+    again = gateway("POST", f"{path}?hidden_for=1h&job=one", line, NDJSON)[1]
+    assert (first["accepted"], again["accepted"], count(gateway, http_topic)) == (1, 1, 0)
+    gateway("POST", f"{http_topic}/jobs/one/abort")
+    said = gateway("POST", f"{path}?job=two&hidden_for=1h", line, NDJSON)[1]
+    assert (said["accepted"], said["failures"][0]["problem"]["error"]) == (0, "RequestDiffers")
+
+
 def test_beside_unique_keys_the_request_counts(gateway: Caller, unique: str) -> None:
     path, asked = f"{unique}/messages", {"payload": "x", "delay": "1h", "key": "a"}
     status, first = gateway("POST", path, asked, keyed("k"))

@@ -45,14 +45,19 @@ def checked(key: str, where: str) -> bytes:
 def of_request(request: Request, name: bytes, body: bytes) -> Once:
     """Return the key of a whole request: it is the same one if all that matters of it is the same, byte by byte."""
     headers = sorted(pair for pair in request.headers.items() if pair[0].startswith(_OWN))
-    parts = [content_type(request), *map("\0".join, sorted(request.query_params.multi_items()))]
+    parts = [content_type(request), *_query(request)]
     said = "\0\0".join([*parts, *map("\0".join, headers)]).encode()
     return Once(name, _digest(len(said).to_bytes(8, "big") + said + body))
 
 
-def of_line(name: bytes, text: bytes) -> Once:
-    """Return the key of a line of NDJSON."""
-    return Once(name, _digest(text.strip()))
+def of_line(request: Request, name: bytes, text: bytes) -> Once:
+    """Return the key of a line of NDJSON: what its request says of all lines is a part of it."""
+    said = "\0\0".join(_query(request, but="answers")).encode()
+    return Once(name, _digest(len(said).to_bytes(8, "big") + said + text.strip()))
+
+
+def _query(request: Request, but: str = "") -> list[str]:
+    return ["\0".join(pair) for pair in sorted(request.query_params.multi_items()) if pair[0] != but]
 
 
 def named(messages: Sequence[NewMessage], once: Once) -> list[NewMessage]:

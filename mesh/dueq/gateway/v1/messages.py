@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request, Response, status
@@ -271,7 +272,7 @@ async def schedule(
         loading = Loading(
             service,
             topic,
-            _of_line,
+            partial(_of_line, request),
             loads,
         )
         if answers == "each":
@@ -443,13 +444,13 @@ def _idempotency(request: Request, body: bytes) -> Once | None:
     return None if key is None else once.of_request(request, once.checked(key, once.HEADER), body)
 
 
-def _of_line(line: Any, now_us: int, text: bytes) -> NewMessage:
+def _of_line(request: Request, line: Any, now_us: int, text: bytes) -> NewMessage:
     asked = _LINE.validate_python(line)
     message = message_of(asked, now_us, "line")
     if asked.idempotency_key is None:
         return message
     name = once.checked(asked.idempotency_key, "line.idempotency_key")
-    (message,) = once.named([message], once.of_line(name, text))
+    (message,) = once.named([message], once.of_line(request, name, text))
     return message
 
 
