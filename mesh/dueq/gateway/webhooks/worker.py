@@ -100,8 +100,11 @@ class Worker:
             self._running.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=drain_s)
-        for task in [*self._tasks, *([self._holding] if self._holding else [])]:
+        for task in self._tasks:
             task.cancel()
+        if self._holding is not None:  # what a receiver has asked for is for all gateways
+            await asyncio.wait([self._holding], timeout=drain_s)
+            self._holding.cancel()
         await asyncio.wait([self._running])
 
     async def _run(self) -> None:

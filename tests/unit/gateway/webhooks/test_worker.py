@@ -241,6 +241,33 @@ def test_after_a_retry_after_nothing_is_sent_and_the_topic_is_held() -> None:
     play(story)
 
 
+def test_what_a_receiver_asks_for_last_is_told_to_the_mesh_before_a_worker_ends() -> None:
+    """Other gateways would go on sending."""
+
+    async def story() -> None:
+        stage, ready, told = Stage(), asyncio.Event(), list[str]()
+
+        async def follow(steps: Any, _timeout: float | None) -> bool:
+            steps.close()
+            await ready.wait()
+            told.append(steps.__name__)
+            return True
+
+        stage.follow = follow  # type: ignore[method-assign]
+        stage.come(0)
+        await stage.begun.get()
+        stopping = asyncio.create_task(stage.worker.stop())
+        stage.answer("m0", 503, "60")
+        assert (await stage.settled.get())[:2] == ("m0", "release")
+        for _ in range(20):
+            await asyncio.sleep(0)
+        ready.set()
+        await stopping
+        assert told == ["hold"]
+
+    play(story)
+
+
 def test_whoever_resumes_the_topic_ends_the_pause_here_too() -> None:
     async def story() -> None:
         stage = Stage()
