@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from dueq import Outcome
 from dueq.errors import NotLeader
 from dueq.gateway.faces.cloud_tasks import dispatching
 from dueq.gateway.faces.cloud_tasks.dispatching import Dispatcher, _Worker
@@ -27,7 +28,7 @@ PAYLOAD = Task("https://example.com/pay", HttpMethod.POST, {}, b"", 15_000, 1).p
 class Message:
     """A task in a consumer's hands."""
 
-    payload, key, due = PAYLOAD, "", 1
+    payload, key, due, token = PAYLOAD, "", 1, 7
 
     def __init__(
         self, number: int, released: asyncio.Queue[str], attempt: int = 1, lease: float = 60.0
@@ -178,5 +179,45 @@ def test_a_new_queue_is_served_while_the_last_requests_of_a_deleted_one_end(
         assert await stage.topics.get() == "cloud-tasks.l.new.p"
         stage.answering.set()
         await dispatcher.close()
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+
+
+@pytest.mark.parametrize(("status", "how"), [(204, "ack"), (500, "nack")])
+def test_a_gateway_that_ends_takes_no_more_tasks_while_its_last_requests_end(status: int, how: str) -> None:
+    """They would wait for it, though others are there to send them."""
+
+    class Ending(Stage):
+        """Notes when its consumer is closed, and what is settled after that."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.closed, self.answering = asyncio.Event(), asyncio.Event()
+            self.settled = list[tuple[Any, ...]]()
+
+        async def close(self) -> None:
+            self.closed.set()
+
+        async def settle(self, topic: str, leases: list[Any], how: str, **_: Any) -> list[Outcome]:
+            self.settled.append((topic, leases, how))
+            return [Outcome.DONE]
+
+        async def send(self, *_: Any) -> Any:
+            self.sent.set()
+            await self.answering.wait()
+            return Answer(status, "")
+
+    async def run() -> None:
+        stage: Any = Ending()
+        queue = QueueName("p", "l", "q")
+        worker = _Worker(stage, stage, queue, Configuration(), lambda: 1_000_000, Room(2), None)
+        await stage.sent.wait()
+        await stage.second.wait()
+        stopping = asyncio.create_task(worker.stop())
+        await stage.closed.wait()
+        assert stage.released.get_nowait() == "m2"
+        stage.answering.set()
+        await stopping
+        assert stage.settled == [(queue.topic, [("m1", 7)], how)]
 
     asyncio.run(asyncio.wait_for(run(), 10))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from typing import Any, Final, Literal
 
 from multidict import CIMultiDict
 
@@ -164,6 +164,7 @@ class _Worker:
         self._under_way: set[asyncio.Task[None]] = set()
         # Neither sent nor given back yet.
         self._taken: AsyncMessage | None = None
+        self._left = False
         self._running = asyncio.create_task(self._run(), name=f"tasks of {name}")
 
     @property
@@ -216,14 +217,25 @@ class _Worker:
         return found
 
     async def _closed(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Close the consumer once nothing is under way; a task that was not sent goes back."""
-        if self._under_way:
-            await asyncio.wait(self._under_way)
-        self._share.leave()
+        """Close the consumer, so that it takes no more; unsent tasks go back. Then wait until nothing is under way."""
         with contextlib.suppress(DueqError):
             if self._taken is not None:
                 await self._taken.release(wait=False)
+            self._left = True
             await close()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        self._share.leave()
+
+    async def _end(self, message: AsyncMessage, how: Literal["ack", "nack", "release"], **more: Any) -> None:
+        """Settle a task; once the consumer is closed, by the token of its lease."""
+        if not self._left:
+            await getattr(message, how)(**more)
+            return
+        try:
+            await self._client.settle(self._name.topic, [(message.id, message.token)], how, **more)
+        except DueqError as error:
+            log.warning("cloud_tasks.not_settled", queue=str(self._name), error=str(error))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
@@ -235,11 +247,11 @@ class _Worker:
         try:
             task = Task.of_payload(message.payload)
         except ValueError as error:
-            await message.nack(dead=True, reason=str(error))
+            await self._end(message, "nack", dead=True, reason=str(error))
             return
         if task.identity is not None and self._issuer is None:
             log.warning("cloud_tasks.no_issuer", queue=str(self._name), task=message.key or message.id)
-            await message.release(delay=_ELSEWHERE_S)
+            await self._end(message, "release", delay=_ELSEWHERE_S)
             return
         deadline_s = task.deadline_ms / 1000
         try:
@@ -248,7 +260,7 @@ class _Worker:
             before = await self._attempts(message)
         except DueqError as error:
             log.info("cloud_tasks.put_back", queue=str(self._name), error=str(error))
-            await message.release(delay=_PUT_BACK_S)
+            await self._end(message, "release", delay=_PUT_BACK_S)
             return
         sent_ms = self._now_ms()
         answer = await self._sender.send(
@@ -260,7 +272,7 @@ class _Worker:
             str(self._name),
         )
         if 200 <= answer.status < 300:
-            await message.ack()
+            await self._end(message, "ack")
         else:
             await self._failed(message, before, sent_ms, answer)
 
@@ -282,10 +294,10 @@ class _Worker:
         )
         reason = attempts.reason(reason_of(answer))
         if retry.exhausted(message.attempt, now_ms - first_ms):
-            await message.nack(dead=True, reason=reason)
+            await self._end(message, "nack", dead=True, reason=reason)
         else:
             delay_s = retry.delay_ms(message.attempt) / 1000
-            await message.nack(delay=delay_s, reason=reason)
+            await self._end(message, "nack", delay=delay_s, reason=reason)
 
     def _headers(self, message: AsyncMessage, task: Task, before: Attempts) -> CIMultiDict[str]:
         found: CIMultiDict[str] = CIMultiDict()
