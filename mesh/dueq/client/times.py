@@ -254,8 +254,8 @@ def instant_ms(value: int | datetime, what: str) -> int:
 def moment(unix_ms: int) -> datetime:
     """Return Unix ms as an aware datetime; what lies beyond the year 9999 as the last instant before."""
     try:
-        return datetime.fromtimestamp(unix_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
+        return _EPOCH + timedelta(milliseconds=unix_ms)  # exact, as a float of seconds would not be
+    except OverflowError:
         return datetime.max.replace(tzinfo=UTC)
 
 

@@ -114,6 +114,16 @@ def text(ms: int) -> str:
     return f"{found:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
+def ms_of(at: datetime) -> int:
+    """Return an instant of the SDK as Unix ms, exactly: a float of seconds may be a millisecond less."""
+    return (at - _EPOCH) // timedelta(milliseconds=1)
+
+
+def of_time(at: datetime) -> str:
+    """Return an instant of the SDK as answers have it."""
+    return text(ms_of(at))
+
+
 def text_or_none(ms: int) -> str | None:
     """Return an instant as answers have it; None for 0, which is none."""
     return text(ms) if ms else None

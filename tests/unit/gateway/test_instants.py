@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dueq.client.times import moment
 from dueq.errors import InvalidRequest
 from dueq.gateway import instants
 
@@ -55,3 +56,12 @@ def test_a_duration_is_a_text_or_seconds() -> None:
     assert instants.seconds("1h30m", "delay") == instants.seconds(5400, "delay") == 5400
     with pytest.raises(InvalidRequest, match="delay"):
         instants.seconds("1 hour", "delay")
+
+
+@pytest.mark.parametrize(
+    "ms",
+    [1, 1_700_000_000_001, 2_222_222_222_001, 4_102_444_800_003, 32_503_680_000_007, 253_402_300_799_999],
+)
+def test_an_instant_of_the_sdk_is_told_to_the_millisecond(ms: int) -> None:
+    assert instants.ms_of(moment(ms)) == ms
+    assert instants.of_time(moment(ms)) == instants.text(ms)

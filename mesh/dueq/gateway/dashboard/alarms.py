@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from dueq import limits
 from dueq.client.summaries import ReplicaCounts
+from dueq.gateway import instants
 from dueq.gateway.dashboard.history import History
 from dueq.gateway.dashboard.snapshot import Sight, TopicSight
 
@@ -286,7 +287,7 @@ def _of_topic(
             "Resume it: what is due is then delivered at once.",
             name,
             weight=topic.ready,
-            until_ms=int(info.paused_until.timestamp() * 1000) if info.paused_until else None,
+            until_ms=instants.ms_of(info.paused_until) if info.paused_until else None,
         )
     else:
         yield from _of_consumers(name, topic, delivered)

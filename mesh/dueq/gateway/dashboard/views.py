@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dueq import Backoff, limits
 from dueq.client.summaries import ReplicaCounts
+from dueq.gateway import instants
 from dueq.gateway.dashboard import alarms
 from dueq.gateway.dashboard.alarms import Alarm
 from dueq.gateway.dashboard.snapshot import Ahead, Sight, TopicSight, fullest
@@ -101,7 +102,7 @@ def _topic(view: View, state: State) -> Document:
             "keys": info.keys,
             "remember_s": info.remember.total_seconds(),
             "labels": dict(info.labels),
-            "paused_until": int(until.timestamp() * 1000) if until is not None else None,
+            "paused_until": instants.ms_of(until) if until is not None else None,
             "settings_version": info.settings_version,
         },
         "ahead": view.ahead_s,

@@ -224,11 +224,11 @@ def answer(info: EndpointInfo, made: str = "") -> Endpoint:
         name=info.name, topic=info.topic, url=info.url, version=str(info.version), timeout_seconds=info.timeout,
         max_in_flight=info.max_in_flight, headers=list(info.headers), filter=info.filter,
         secrets=[
-            Secret(id=each, until=None if until is None else instants.text(int(until.timestamp() * 1000)))
+            Secret(id=each, until=None if until is None else instants.of_time(until))
             for each, until in info.secrets
         ],
         targets=info.targets, disabled=info.disabled, paused=info.paused,
-        paused_until=instants.text(int(info.paused_until.timestamp() * 1000)) if info.paused_until else None,
+        paused_until=instants.of_time(info.paused_until) if info.paused_until else None,
         sealed=info.sealed, secret=made or None,
     )  # fmt: skip
 
