@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -88,10 +89,25 @@ def ending_signals(note: Callable[[], None]) -> Iterator[float | None]:
     try:
         yield LOOK_S
     finally:
-        _notes.remove(note)
-        if not _notes:
-            for number, old in _before.items():
-                signal.signal(number, signal.SIG_DFL if old is None else old)
+        if note in _notes:  # in a forked process there is none
+            _notes.remove(note)
+            if not _notes:
+                _put_back()
+
+
+def _put_back() -> None:
+    for number, old in _before.items():
+        signal.signal(number, signal.SIG_DFL if old is None else old)
+
+
+def _leave_behind() -> None:
+    """In a forked process, such as a worker of multiprocessing, nobody looks for notes: a signal must end it."""
+    if _notes:
+        _notes.clear()
+        _put_back()
+
+
+os.register_at_fork(after_in_child=_leave_behind)
 
 
 def _note_all(_number: int, _frame: object) -> None:
