@@ -121,7 +121,7 @@ class SessionHost:
         raise NotImplementedError
 
     async def wait_in_loop(self, event: asyncio.Event, seconds: float | None) -> None:
-        """Have this task wait until the event is set, or time is over."""
+        """Have this task wait until the event is set, or time is over; that may set it, too."""
         raise NotImplementedError
 
     async def answer_in_loop(self, future: asyncio.Future[Answer]) -> Answer:

@@ -13,7 +13,6 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import zmq
@@ -98,8 +97,13 @@ class Runtime(SessionHost):
 
     async def wait_in_loop(self, event: asyncio.Event, seconds: float | None) -> None:
         """See `SessionHost`."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(event.wait(), seconds)
+        # Until Python 3.12 `asyncio.wait_for` hides that the task was cancelled just as the event was set.
+        over = None if seconds is None else asyncio.get_running_loop().call_later(seconds, event.set)
+        try:
+            await event.wait()
+        finally:
+            if over is not None:
+                over.cancel()
 
     async def answer_in_loop(self, future: asyncio.Future[Answer]) -> Answer:
         """See `SessionHost`."""
