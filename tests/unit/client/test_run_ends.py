@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
+import threading
 
 import pytest
 
-from dueq import AsyncClient
+from dueq import AsyncClient, AsyncMessage, Client, Message
 from dueq.client.handling import ending_signals
 from tests.unit.client.fake_broker import FakeBroker
 
@@ -44,3 +46,52 @@ def test_a_task_can_be_cancelled_in_the_instant_in_which_something_comes(broker:
                 await receiving
 
     asyncio.run(asyncio.wait_for(work(), 60))
+
+
+def test_a_run_that_is_cancelled_acks_what_was_done(broker: FakeBroker) -> None:
+    async def work() -> None:
+        async with AsyncClient(broker.endpoint) as client:
+            consumer = client.consumer("departures")
+
+            async def handler(message: AsyncMessage) -> None:
+                running.cancel()
+
+            async with consumer:
+                broker.push([b"x"])
+                running = asyncio.create_task(consumer.run(handler))
+                await asyncio.wait([running])
+                assert running.cancelled()
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+    assert not broker.rows
+
+
+def test_what_is_done_while_the_log_is_written_is_acked(broker: FakeBroker, client: Client) -> None:
+    """A log may be slow, and a handler may end meanwhile."""
+    named, done = threading.Event(), threading.Event()
+
+    class Slow(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            named.set()
+            assert done.wait(10)
+
+    def wake() -> None:
+        woken()
+        if named.is_set():
+            done.set()
+
+    def handler(message: Message) -> None:
+        consumer.stop()
+        assert named.wait(10)
+
+    consumer = client.consumer("departures")
+    woken, consumer._arrivals.wake = consumer._arrivals.wake, wake
+    slow = Slow()
+    logging.getLogger("dueq.client").addHandler(slow)
+    try:
+        with consumer:
+            broker.push([b"x"])
+            assert consumer.run(handler, drain=0) == (1, 0, 0)
+    finally:
+        logging.getLogger("dueq.client").removeHandler(slow)
+    assert not broker.rows

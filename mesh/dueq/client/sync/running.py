@@ -83,7 +83,7 @@ class Run:
             with ending_signals(self._note) as self._look_s:
                 host = self._attach()
                 if host is not None:
-                    self._serve(host)
+                    self._serve_and_settle(host)
         finally:
             self._crew.dismiss()
         if self._consumer._inbox.failure is not None:
@@ -107,14 +107,22 @@ class Run:
                 sleep(self._consumer._connection.live(), _AGAIN_S)
         return None
 
+    def _serve_and_settle(self, host: SessionHost) -> None:
+        try:
+            self._serve(host)
+            self._leave(host.mono_us())
+        finally:
+            # Whatever ends the run: what was done up to now would be done twice if it were given back.
+            self._end_all(host)
+        self._give_back()
+
     def _serve(self, host: SessionHost) -> None:
         consumer = self._consumer
         until_us: int | None = None
         while True:
             consumer._arrivals.clear()
             self._tell_of_lost()
-            while self._crew.ended:
-                self._end(host, *self._crew.ended.popleft())
+            self._end_all(host)
             now_us = host.mono_us()
             if until_us is None and (consumer.stopping or consumer._inbox.closed or consumer._inbox.failure):
                 until_us = now_us + self._drain_us
@@ -126,7 +134,6 @@ class Run:
                 self._beat(now_us)
             if not self._crew.ended:
                 consumer._arrivals.wait(host, self._rest_s(host.mono_us(), until_us))
-        self._give_back(host.mono_us())
 
     def _tell_of_lost(self) -> None:
         """Have the user told of lost leases; the run goes on if that fails."""
@@ -159,6 +166,10 @@ class Run:
             self._at_work.add(work)
             self._crew.begin(work, host)
 
+    def _end_all(self, host: SessionHost) -> None:
+        while self._crew.ended:
+            self._end(host, *self._crew.ended.popleft())
+
     def _end(self, host: SessionHost, work: Work, error: BaseException | None) -> None:
         self._at_work.discard(work)
         message = work.message
@@ -188,10 +199,12 @@ class Run:
                 work.name_us = now_us + limits.HANDLER_SLOW_MS * 1000
                 self._warn("handler.slow", work, now_us)
 
-    def _give_back(self, now_us: int) -> None:
+    def _leave(self, now_us: int) -> None:
         self._crew.dismiss()
         for work in self._at_work:
             self._warn("handler.unfinished", work, now_us)
+
+    def _give_back(self) -> None:
         self._released = len(self._at_work)
         left = [work for work in self._at_work if not work.message.lost]
         self._settle(RecordKind.RELEASE, left, Ending())
