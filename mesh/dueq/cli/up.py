@@ -198,7 +198,11 @@ class _Supervisor:
         elif now >= self._gateway_at:
             self._gateway_at = 0.0
             self._gateway_pause_s = min(2 * self._gateway_pause_s, _RESTART_S_MAX)
-            self._mesh.start_gateway()
+            try:
+                self._mesh.start_gateway()
+            except OSError as error:
+                click.echo(f"dueq: the gateway cannot be started: {error}", err=True)
+                self._gateway_at = now + _RESTART_S_MAX
 
     def _on_death(self, broker: BrokerChild) -> None:
         name = f"broker {broker.broker_id}"

@@ -71,3 +71,27 @@ def test_a_zookeeper_that_could_not_be_started_again_is_tried_once_more(
         now[0] += 1.0
     assert len(tries) == 3
     assert mesh.zookeeper.running
+
+
+def test_a_gateway_that_could_not_be_started_again_is_tried_once_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody caught the error, and it ended the supervisor, and with it all brokers."""
+    tries: list[int] = []
+    now = [1.0]
+    gateway = SimpleNamespace(running=False, exit_code=1, log="gateway.log")
+
+    def start() -> None:
+        tries.append(1)
+        if len(tries) < 3:
+            raise OSError(28, "No space left on device")
+        gateway.running = True
+
+    mesh: Any = SimpleNamespace(brokers=[], gateway=gateway, start_gateway=start)
+    monkeypatch.setattr(up, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    supervisor = up._Supervisor(mesh, restart=True)
+    for _ in range(200):
+        supervisor._watch_gateway()
+        now[0] += 1.0
+    assert len(tries) == 3
+    assert capsys.readouterr().err.count("the gateway cannot be started") == 2
