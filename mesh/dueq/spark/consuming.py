@@ -244,7 +244,7 @@ class Leases:
                 later += [message for message in batch if until_ms is not None and message.due > until_ms]
                 found += [message for message in batch if until_ms is None or message.due <= until_ms]
             if later:
-                self._consumer.release(later)
+                self._give_back(later)
             if what.slack_s is None:
                 return found
             found = [message for message in found if not message.lost]
@@ -257,6 +257,13 @@ class Leases:
                 return ripe
             if self._ended.wait((self._held[-1].due - ripe_ms) / 1000):
                 return []
+
+    def _give_back(self, messages: list[Message]) -> None:
+        try:
+            self._consumer.release(messages)
+        except DueqError as error:
+            # They come again all the same: after their leases, which may have been over before.
+            log.warning("spark.not_given_back", topic=self._what.topic, error=repr(error))
 
     def _rows(self, messages: list[Message]) -> pa.RecordBatch:
         columns = {

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+from dueq.errors import DueqError, OutcomeUnknown, StaleLease
 from dueq.spark.consuming import Consumption, Leases
 
 
@@ -62,3 +63,17 @@ def test_a_query_that_takes_what_there_is_is_not_ended_by_what_is_due_later() ->
     leases._what = replace(leases._what, max_messages=1, slack_s=None)
     assert [message.due for message in leases._receive(10_000)] == [9_000]
     assert leases.released == [20_000]
+
+
+@pytest.mark.parametrize("error", [StaleLease("the lease was over", []), OutcomeUnknown("no answer in time")])
+def test_a_query_goes_on_though_what_is_due_later_could_not_be_given_back(error: DueqError) -> None:
+    """It waits for up to 3 s for what is due by now: a lease may be shorter."""
+
+    class Stale(Clock):
+        def release(self, messages: list[Any]) -> None:
+            super().release(messages)
+            raise error
+
+    leases = Stale(20_000, 9_000, slack_s=0.0)
+    leases._what = replace(leases._what, max_messages=1, slack_s=None)
+    assert [message.due for message in leases._receive(10_000)] == [9_000]
