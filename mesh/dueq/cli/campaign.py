@@ -127,6 +127,7 @@ def _run(
     with connect(endpoint, timeout) as client:
         client.describe(spec.topic)
         done = None if dry else loaded_before(client, spec, job_id or spec.job_id)
+    trouble = ""
     if done is None:
         with _interrupted_plainly(lambda: _left_behind(endpoint, spec, job_id, dry)) as listen:
             spark = spark_session(f"dueq campaign {spec.name}", spark_log_level="ERROR")
@@ -141,11 +142,16 @@ def _run(
                 console=Console(stderr=True),
                 timeout=timeout,
             )
-        done.write(written)
+        try:
+            done.write(written)
+        except OSError as error:  # what was loaded is loaded: that is said first
+            trouble = f"the report cannot be written into {written}: {error.strerror}"
     if as_json:
         click.echo(json.dumps(done.document(), ensure_ascii=False))
     else:
         _print(done)
+    if trouble:
+        raise click.ClickException(trouble)
 
 
 @contextmanager
