@@ -55,7 +55,9 @@ def added(parts: Sequence[Progress]) -> Progress:
         skipped.update(part.skipped)
     return Progress(
         sum(part.done for part in parts), dict(skipped), sum(part.left for part in parts),
-        all(part.ended for part in parts), any(part.known for part in parts),
+        # One that nothing is known of any more ended before the others.
+        any(part.known for part in parts) and all(part.ended or not part.known for part in parts),
+        any(part.known for part in parts),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dueq import Client, Filter
+from dueq.client.passes import Progress, added
 from dueq.testing import Mesh, mesh
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC)
@@ -67,3 +68,15 @@ def test_messages_of_a_job_that_is_not_committed_are_not_touched(client: Client)
     client.commit_job(job)
     first_ms = int((START + HOUR).timestamp() * 1000)
     assert sorted(message.due - first_ms for message in client.browse("t")) == [0, 0, 0, 3_600_000]
+
+
+def test_nobody_waits_for_a_pass_of_which_nothing_is_known(client: Client) -> None:
+    """It was waited for as long as the program lived: the name may be mistyped, or the pass have ended long ago."""
+    assert not client.pass_named("t", "mistyped").wait().known
+
+
+def test_a_purge_ends_though_nothing_is_known_any_more_of_its_first_pass() -> None:
+    ended, forgotten = Progress(done=3, ended=True), Progress(known=False)
+    assert added([forgotten, ended]).ended
+    assert not added([forgotten, Progress(done=3)]).ended
+    assert not added([forgotten, forgotten]).ended

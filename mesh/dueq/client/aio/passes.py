@@ -54,10 +54,16 @@ class AsyncPass:
         return self.progress
 
     async def wait(self, *, timeout: float | None = None) -> Progress:
-        """Wait until every partition has worked it off, or it was stopped; `timeout` is for each question."""
-        while not (await self.refresh(timeout=timeout)).ended:
+        """Wait until every partition has worked it off, or it was stopped; `timeout` is for each question.
+
+        If nothing is known of it (it was never begun, or ended long ago), there is nothing to wait for: `known` of what
+        is returned says so.
+        """
+        while True:
+            found = await self.refresh(timeout=timeout)
+            if found.ended or not found.known:
+                return found
             await sleep(self._connection.live(), passes.POLL_S)
-        return self.progress
 
     async def stop(self, *, timeout: float | None = None) -> Progress:
         """Stop it: what it has finished stays so."""

@@ -55,10 +55,16 @@ class Pass:
         return self.progress
 
     def wait(self, *, timeout: float | None = None) -> Progress:
-        """Wait until every partition has worked it off, or it was stopped; `timeout` is for each question."""
-        while not (self.refresh(timeout=timeout)).ended:
+        """Wait until every partition has worked it off, or it was stopped; `timeout` is for each question.
+
+        If nothing is known of it (it was never begun, or ended long ago), there is nothing to wait for: `known` of what
+        is returned says so.
+        """
+        while True:
+            found = self.refresh(timeout=timeout)
+            if found.ended or not found.known:
+                return found
             sleep(self._connection.live(), passes.POLL_S)
-        return self.progress
 
     def stop(self, *, timeout: float | None = None) -> Progress:
         """Stop it: what it has finished stays so."""
