@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from dueq.client.core import ClientCore
 from dueq.client.core.ports import effects
 from dueq.client.core.ports.delivery import Delivery
-from dueq.client.core.ports.events import Event, Settle
+from dueq.client.core.ports.events import CloseConsumer, Event, Settle
 from dueq.client.inbox import Inbox
 from dueq.client.logs import log
 from dueq.errors import ClientClosed, DueqError, InvalidRequest
@@ -26,6 +26,8 @@ from dueq_codecs.records import RecordKind
 
 Answer = effects.Completed | effects.Failed
 _NOTHING_TO_NOTE: Final = nullcontext()
+_DROPPED_S: Final = 30.0
+"""What a dropped consumer has settled is confirmed for this long."""
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -93,6 +95,7 @@ class SessionHost:
         self._queue: deque[Event] = deque()
         self._answers: dict[int, Callable[[Answer], None]] = {}
         self._inboxes: dict[bytes, Inbox] = {}
+        self._dropped: deque[tuple[bytes, Inbox]] = deque()
         self._has_delivered = False
         self._stopping = False
         self._ended = False
@@ -188,6 +191,13 @@ class SessionHost:
         """Drop what still comes for this consumer."""
         self._inboxes.pop(consumer_id, None)
 
+    def drop(self, consumer_id: bytes, inbox: Inbox) -> None:
+        """Nobody has this consumer any more. If nobody has closed it, it is closed soon: it would take messages on.
+
+        Takes no lock and calls nobody: garbage is collected in any thread at any instant.
+        """
+        self._dropped.append((consumer_id, inbox))
+
     @property
     def clock_known(self) -> bool:
         """Mesh time has been measured."""
@@ -207,8 +217,16 @@ class SessionHost:
         """Take what has happened and what was submitted; carry out what the machine orders."""
         while self._queue:
             happened.append(self._queue.popleft())
+        while self._dropped:  # behind what they have settled
+            self._close_dropped(*self._dropped.popleft(), happened)
         for effect in self._core.step(happened, self.now()):
             self._perform(effect, links)
+
+    def _close_dropped(self, consumer_id: bytes, inbox: Inbox, happened: list[Event]) -> None:
+        if self._inboxes.get(consumer_id) is inbox:
+            del self._inboxes[consumer_id]
+            until_us = self.mono_us() + int(_DROPPED_S * 1_000_000)
+            happened.append(CloseConsumer(next(self._calls), until_us, consumer_id, inbox.close()))
 
     def _perform(self, effect: effects.Effect, links: Links) -> None:
         if isinstance(effect, effects.Send):

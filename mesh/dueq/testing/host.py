@@ -80,7 +80,7 @@ class WorldHost(SessionHost):
 
     def next_us(self, now: Now) -> int | None:
         """See `world.Host`."""
-        return now.mono_us if self._happened or self._queue else self._core.next_deadline_us
+        return now.mono_us if self._happened or self._queue or self._dropped else self._core.next_deadline_us
 
     def turn(self) -> None:
         """See `world.Host`."""

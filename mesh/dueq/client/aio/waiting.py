@@ -6,6 +6,7 @@ There is no loop of its own and no global one.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -115,12 +116,12 @@ class Arrivals:
 
     Args:
         bridges: of the client.
-        tell: called in the loop when something has come.
+        tell: called in the loop when something has come; a method of somebody whom this does not keep alive.
     """
 
     def __init__(self, bridges: Bridges, tell: Callable[[], object]) -> None:
         self._bridges = bridges
-        self._tell = tell
+        self._tell = weakref.WeakMethod(tell)
         self._bridge: _Bridge | None = None
         self._event = asyncio.Event()
         self.clear = self._event.clear
@@ -148,8 +149,10 @@ class Arrivals:
             task.add_done_callback(self._tasks.discard)
 
     def _come(self) -> None:
+        tell = self._tell()
         try:
-            self._tell()
+            if tell is not None:
+                tell()
         finally:
             self._event.set()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -302,6 +303,7 @@ class Consumer:
             self._let_go(runtime)
             raise
         self._connection.closes(self)
+        weakref.finalize(self, runtime.drop, self.consumer_id, self._inbox).atexit = False
         self._runtime = runtime
         if self._closed:  # meanwhile, by somebody who did not know that it would be open
             self._let_go(runtime)
