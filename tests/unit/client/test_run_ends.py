@@ -7,11 +7,13 @@ import logging
 import os
 import signal
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from dueq import AsyncClient, AsyncMessage, Client, Message
 from dueq.client.handling import ending_signals
+from dueq.client.sync import crew
 from tests.unit.client.fake_broker import FakeBroker
 
 
@@ -94,4 +96,32 @@ def test_what_is_done_while_the_log_is_written_is_acked(broker: FakeBroker, clie
             assert consumer.run(handler, drain=0) == (1, 0, 0)
     finally:
         logging.getLogger("dueq.client").removeHandler(slow)
+    assert not broker.rows
+
+
+def test_a_run_goes_on_where_the_machine_has_no_thread_left(
+    broker: FakeBroker, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended, and what its handlers were at work on went to others."""
+    begun = threading.Event()
+    done: list[bytes] = []
+
+    class Scarce(threading.Thread):
+        def start(self) -> None:
+            if begun.is_set():
+                raise RuntimeError("can't start new thread")
+            begun.set()
+            super().start()
+
+    def handler(message: Message) -> None:
+        done.append(message.payload)
+        if len(done) == 3:
+            consumer.stop()
+
+    consumer = client.consumer("departures")
+    with consumer:
+        broker.push([b"1", b"2", b"3"])
+        monkeypatch.setattr(crew, "threading", SimpleNamespace(Thread=Scarce, Semaphore=threading.Semaphore))
+        assert consumer.run(handler, workers=3) == (3, 0, 0)
+    assert sorted(done) == [b"1", b"2", b"3"]
     assert not broker.rows

@@ -38,9 +38,18 @@ class Crew:
         """Have the handler run."""
         host.hand_over(work)
         if not self._idle.acquire(blocking=False):
-            self._threads += 1
-            threading.Thread(target=self._serve, name=f"dueq-handler-{self._threads}", daemon=True).start()
+            self._begin_thread()
         self._queue.put((work, host))
+
+    def _begin_thread(self) -> None:
+        name = f"dueq-handler-{self._threads + 1}"
+        try:
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
+        except RuntimeError:  # the machine has no thread left for this process: those that are there do it
+            if not self._threads:
+                raise
+        else:
+            self._threads += 1
 
     def dismiss(self) -> None:
         """Let each thread end with the work that it has."""
