@@ -71,7 +71,11 @@ class Runtime(SessionHost):
         self._wake_lock = threading.Lock()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._run, name="dueq-client", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the machine has no thread left for this process
+            os.close(self._wake_fd)
+            raise
 
     # -------------------------------------------------------------- any thread
 

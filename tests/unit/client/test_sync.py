@@ -429,3 +429,23 @@ def test_the_error_of_a_consumer_does_not_grow_with_each_time_that_it_is_raised(
             with pytest.raises(TopicNotFound, match="gone") as caught:
                 consumer.receive()
         assert len(caught.traceback) < 10
+
+
+def test_a_client_that_gets_no_thread_keeps_no_descriptor(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may try again and again."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    client = Client(broker.endpoint)
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        for _ in range(5):
+            with pytest.raises(RuntimeError, match="thread"):
+                client.topics()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert client.topics()
+    client.close()
