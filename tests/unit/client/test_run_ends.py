@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dueq import AsyncClient, AsyncMessage, Client, Message
+from dueq import AsyncClient, AsyncMessage, Client, Disconnected, Message
 from dueq.client.handling import ending_signals
 from dueq.client.sync import crew
 from tests.unit.client.fake_broker import FakeBroker
@@ -125,3 +125,37 @@ def test_a_run_goes_on_where_the_machine_has_no_thread_left(
         assert consumer.run(handler, workers=3) == (3, 0, 0)
     assert sorted(done) == [b"1", b"2", b"3"]
     assert not broker.rows
+
+
+def test_a_run_that_reaches_no_broker_looks_for_signals_every_few_seconds(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for as long as a call may take, and whoever had pressed Ctrl-C, too."""
+    consumer = client.consumer("departures")
+    asked: list[float | None] = []
+
+    def run(call: object, timeout: float | None) -> None:
+        asked.append(timeout)
+        consumer.stop()
+        raise Disconnected("nobody listens there")
+
+    monkeypatch.setattr(client.connection, "run", run)
+    assert consumer.run(print) == (0, 0, 0)
+    assert [timeout is not None and timeout <= 5 for timeout in asked] == [True]
+
+
+def test_a_run_asks_for_no_longer_than_a_call_of_its_client_may_take(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(broker.endpoint, timeout=0.25) as client:
+        consumer = client.consumer("departures")
+        asked: list[float | None] = []
+
+        def run(call: object, timeout: float | None) -> None:
+            asked.append(timeout)
+            consumer.stop()
+            raise Disconnected("nobody listens there")
+
+        monkeypatch.setattr(client.connection, "run", run)
+        assert consumer.run(print) == (0, 0, 0)
+        assert asked == [0.25]

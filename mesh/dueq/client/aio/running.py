@@ -21,8 +21,10 @@ from dueq.client.times import Seconds
 from dueq.errors import ClientClosed, OutcomeUnknown, Unavailable
 from dueq_codecs.records import RecordKind
 
+_ATTEMPT_S: Final = 3.0
+"""The longest attempt to reach the mesh: who stops the run meanwhile waits for its end."""
 _AGAIN_S: Final = 0.5
-"""Pause before another attempt to reach the mesh."""
+"""Pause before another one."""
 
 
 class _Source(Protocol):
@@ -36,7 +38,7 @@ class _Source(Protocol):
     _lease_ms: int
     _on_receipt: bool
 
-    async def _live(self) -> SessionHost: ...
+    async def _live(self, timeout: float | None = None) -> SessionHost: ...
     async def _take(self, number: int, mono_us: int) -> list[AsyncMessage]: ...
     def _tell_of_lost(self) -> None: ...
     async def _settle(
@@ -100,7 +102,7 @@ class AsyncRun:
     async def _attach(self) -> SessionHost | None:
         while not self._consumer.stopping:
             try:
-                return await self._consumer._live()
+                return await self._consumer._live(min(self._consumer._connection.timeout, _ATTEMPT_S))
             except (Unavailable, OutcomeUnknown) as error:
                 log.warning("run.not_attached", topic=self._consumer.topic, error=repr(error))
                 await sleep(self._consumer._connection.live(), _AGAIN_S)

@@ -274,18 +274,18 @@ class Consumer:
         assert self._runtime is not None
         return self._runtime.mono_us()
 
-    def _live(self) -> SessionHost:
-        """Attach on first use."""
+    def _live(self, timeout: float | None = None) -> SessionHost:
+        """Attach on first use, within so many seconds; None: the client's default."""
         if self._runtime is not None and self._runtime.forked:
             raise ClientClosed("a consumer does not follow its client into a forked process: make a new one")
         with self._opening:
-            return self._runtime or self._open()
+            return self._runtime or self._open(timeout)
 
-    def _open(self) -> SessionHost:
+    def _open(self, timeout: float | None) -> SessionHost:
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed")
         runtime = self._connection.live()
-        life = 0 if self.name is None else pulls.new_life((self._connection.clock(True, None))())
+        life = 0 if self.name is None else pulls.new_life((self._connection.clock(True, timeout))())
         self._arrivals.begin()
         runtime.add_inbox(self.consumer_id, self._inbox)
         call = calls.open_consumer(
@@ -298,7 +298,7 @@ class Consumer:
             self._detached,
         )
         try:
-            self._connection.run(call, None)
+            self._connection.run(call, timeout)
         except BaseException:
             self._let_go(runtime)
             raise

@@ -22,8 +22,10 @@ from dueq.client.times import Seconds
 from dueq.errors import ClientClosed, OutcomeUnknown, Unavailable
 from dueq_codecs.records import RecordKind
 
+_ATTEMPT_S: Final = 3.0
+"""The longest attempt to reach the mesh: who stops the run meanwhile waits for its end."""
 _AGAIN_S: Final = 0.5
-"""Pause before another attempt to reach the mesh."""
+"""Pause before another one."""
 
 
 class _Source(Protocol):
@@ -37,7 +39,7 @@ class _Source(Protocol):
     _lease_ms: int
     _on_receipt: bool
 
-    def _live(self) -> SessionHost: ...
+    def _live(self, timeout: float | None = None) -> SessionHost: ...
     def _take(self, number: int, mono_us: int) -> list[Message]: ...
     def _tell_of_lost(self) -> None: ...
     def _settle(
@@ -101,7 +103,7 @@ class Run:
     def _attach(self) -> SessionHost | None:
         while not self._consumer.stopping:
             try:
-                return self._consumer._live()
+                return self._consumer._live(min(self._consumer._connection.timeout, _ATTEMPT_S))
             except (Unavailable, OutcomeUnknown) as error:
                 log.warning("run.not_attached", topic=self._consumer.topic, error=repr(error))
                 sleep(self._consumer._connection.live(), _AGAIN_S)
