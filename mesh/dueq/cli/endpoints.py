@@ -79,9 +79,9 @@ def set_(
             name, topic, url, secrets=secrets, request_timeout=parse_duration(wait, "--request-timeout"),
             max_in_flight=max_in_flight, headers=headers, matching=matching, targets=targets,
         )  # fmt: skip
+        if made:  # first: it is never shown again, and what follows may fail
+            click.echo(made)
         _warn(client, name)
-    if made:
-        click.echo(made)
 
 
 @endpoint.command("list")

@@ -1,0 +1,39 @@
+"""What `dueq endpoint` says, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dueq.cli import endpoints
+from dueq.cli.main import run
+from dueq.errors import Disconnected
+
+
+@pytest.mark.parametrize(
+    "words", [["set", "orders", "--topic", "orders", "--url", "https://example.com/"], ["rotate", "orders"]]
+)
+def test_a_new_secret_is_printed_whatever_comes_after(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is never shown again."""
+
+    def gone(name: str) -> None:
+        raise Disconnected("no broker could be reached in time")
+
+    @contextmanager
+    def connected(*_given: Any) -> Iterator[Any]:
+        yield SimpleNamespace(
+            set_endpoint=lambda *_given, **_more: "whsec_new", endpoint=gone,
+            rotate_endpoint=lambda *_given, **_more: "whsec_new",
+        )  # fmt: skip
+
+    monkeypatch.setattr(endpoints, "connect", connected)
+    assert run(["endpoint", *words]) == 1
+    said = capsys.readouterr()
+    assert said.out == "whsec_new\n"
+    assert "Disconnected" in said.err
