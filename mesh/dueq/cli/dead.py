@@ -16,6 +16,7 @@ from dueq.cli.instants import duration
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.outcomes import counted, known, report
 from dueq.cli.tables import new_table, print_table
+from dueq.cli.where import wait_for
 from dueq.time_text import instant_text
 
 _DEAD = Filter(state="dead")
@@ -85,7 +86,7 @@ def redrive(
                 return report(ids, known(producer.redrive_many, list(ids)), "redriven", as_json=False)
         _ask(client, topic, "Redrive", yes)
         work = client.redrive_where(topic, _DEAD, spread=spread or 0.0)
-        work.wait()
+        wait_for(work)
     click.echo(f"{work.done:,} redriven")
     return 0
 

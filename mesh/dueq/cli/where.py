@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dueq import Client, Filter, Pass
+from dueq import Client, DueqError, Filter, Pass
 from dueq.cli.instants import chosen_due, due_options, duration, instant, parse_duration
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.outcomes import counted
@@ -283,5 +283,14 @@ def _wanted(client: Client, topic: str, wanted: Filter, verb: str, yes: bool, dr
 
 
 def _report(work: Pass, done: str) -> None:
-    work.wait()
+    wait_for(work)
     click.echo(f"{work.done:,} {done}{_skipped(work.skipped)}")
+
+
+def wait_for(work: Pass) -> None:
+    """Wait for a pass; if its end is not seen, say how to look for it."""
+    try:
+        work.wait()
+    except (DueqError, KeyboardInterrupt):
+        click.echo(f"dueq: the pass goes on in the mesh: dueq where show {work.topic} {work.name}", err=True)
+        raise
