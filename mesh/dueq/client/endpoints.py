@@ -233,7 +233,6 @@ def put(
         "targets": targets,
     }
     given = None if secrets is None else [[_own(secret), 0] for secret in secrets]
-    made = ""
     changes: dict[str, Any] = {} if backoff is None else {"backoff": backoff_document(backoff)}
     _check({**wanted, "version": 1, "disabled": "", "secrets": given or [[new_secret(), 0]]})
     while True:
@@ -250,8 +249,9 @@ def put(
         if backoff is None and settings.backoff is None:
             changes["backoff"] = DEFAULT_BACKOFF.document()
         kept = given or (before["secrets"] if before is not None else None)
+        made = ""  # somebody else may have created it since the last attempt, with another secret
         if kept is None:
-            made = made or new_secret()
+            made = new_secret()
             kept = [[made, 0]]
         # An endpoint that was deleted had no later version than the settings have.
         number = (before["version"] if before is not None else version) + 1

@@ -8,7 +8,8 @@ import pytest
 
 from dueq import Backoff, Client, EndpointNotFound, InvalidRequest, TopicNotFound, VersionDiffers
 from dueq.client import endpoints
-from dueq.client.endpoints import StoredEndpoint
+from dueq.client.calls import Steps
+from dueq.client.endpoints import Document, StoredEndpoint
 from dueq.testing import Mesh, mesh
 
 URL = "https://example.com/hook"
@@ -144,3 +145,19 @@ def test_a_deleted_endpoint_leaves_its_topic(client: Client) -> None:
     client.delete_endpoint("billing")
     assert client.endpoints() == []
     assert client.set_endpoint("other", "bills", URL).startswith("whsec_")
+
+
+def test_of_two_who_create_one_endpoint_at_once_only_one_is_told_a_secret(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one was told a secret with which nothing is ever signed."""
+    real, theirs = endpoints._stored, list[str]()
+
+    def later(topic: str, changes: Document, version: int) -> Steps[bool]:
+        monkeypatch.setattr(endpoints, "_stored", real)
+        theirs.append(client.set_endpoint("billing", "bills", URL))
+        return (yield from real(topic, changes, version))
+
+    monkeypatch.setattr(endpoints, "_stored", later)
+    assert client.set_endpoint("billing", "bills", URL + "/2") == ""
+    assert stored(client, "billing").document["secrets"] == [[theirs[0], 0]]
