@@ -21,7 +21,7 @@ from dueq.client.calls import Call, Steps
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
 from dueq.client.times import Seconds
-from dueq.errors import EndpointNotFound, InvalidRequest, VersionDiffers
+from dueq.errors import EndpointNotFound, InvalidRequest, NotYetApplied, VersionDiffers
 from dueq_codecs.endpoint import (
     DISABLED_MAX,
     IN_FLIGHT_MAX,
@@ -258,7 +258,12 @@ def put(
         document = {**wanted, "version": number, "disabled": "", "secrets": kept}
         if before is not None:
             document["disabled"] = before["disabled"]
-        if (yield from _stored(topic, {**changes, "endpoint": document}, version)):
+        try:
+            if (yield from _stored(topic, {**changes, "endpoint": document}, version)):
+                return made
+        except NotYetApplied:  # it is stored: an error would hide the secret, which is never shown again
+            if not made:
+                raise
             return made
 
 
@@ -277,7 +282,11 @@ def rotate(name: str, secret: str | None, grace: Seconds, now_ms: int) -> Steps[
         used = [[each, end] for each, end in old if end > now_ms]
         return {"secrets": [[made, 0], *used[: SECRETS_MAX - 1]]}
 
-    yield from _changed(name, edit)
+    try:
+        yield from _changed(name, edit)
+    except NotYetApplied:  # as in `put`
+        if secret is not None:
+            raise
     return made
 
 

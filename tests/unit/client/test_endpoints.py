@@ -6,8 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from dueq import Backoff, Client, EndpointNotFound, InvalidRequest, TopicNotFound, VersionDiffers
-from dueq.client import endpoints
+from dueq import (
+    Backoff,
+    Client,
+    EndpointNotFound,
+    InvalidRequest,
+    NotYetApplied,
+    TopicNotFound,
+    VersionDiffers,
+)
+from dueq.client import endpoints, topic_changes
 from dueq.client.calls import Steps
 from dueq.client.endpoints import Document, StoredEndpoint
 from dueq.testing import Mesh, mesh
@@ -161,3 +169,23 @@ def test_of_two_who_create_one_endpoint_at_once_only_one_is_told_a_secret(
     monkeypatch.setattr(endpoints, "_stored", later)
     assert client.set_endpoint("billing", "bills", URL + "/2") == ""
     assert stored(client, "billing").document["secrets"] == [[theirs[0], 0]]
+
+
+def test_a_secret_that_was_made_is_told_though_it_is_not_in_force_everywhere(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stored, and never shown again."""
+
+    def not_yet(topic: str, standing: Document) -> Steps[None]:
+        raise NotYetApplied(topic, int(standing["version"]), [0], "no leader")
+        yield
+
+    monkeypatch.setattr(topic_changes, "await_version", not_yet)
+    first = client.set_endpoint("billing", "bills", URL)
+    assert [each for each, _ in stored(client, "billing").document["secrets"]] == [first]
+    second = client.rotate_endpoint("billing")
+    assert [each for each, _ in stored(client, "billing").document["secrets"]] == [second, first]
+    with pytest.raises(NotYetApplied):
+        client.set_endpoint("billing", "bills", URL + "/2")
+    with pytest.raises(NotYetApplied):
+        client.rotate_endpoint("billing", OTHER)

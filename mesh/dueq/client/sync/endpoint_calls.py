@@ -57,7 +57,8 @@ class EndpointCalls:
             timeout: seconds for each request.
 
         Returns:
-            The secret that was made for the endpoint, which is never shown again; "" if none was.
+            The secret that was made for the endpoint, which is never shown again; "" if none was. It is returned once
+            it is stored, also where some partitions have no leader that applies the change in time.
 
         Raises:
             InvalidRequest: a value is outside its limits, the name is that of another topic's endpoint, or the topic
@@ -110,7 +111,7 @@ class EndpointCalls:
             timeout: seconds for each request.
 
         Returns:
-            The new secret, which is never shown again.
+            The new secret, which is never shown again. One that is made is returned as by `set_endpoint`.
 
         Raises:
             EndpointNotFound: there is none of this name.
