@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from dueq.client.times import SECONDS_BELOW
 from dueq.time_text import UNIT_MS
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -29,9 +30,15 @@ def parse_instant(text: str, option: str = "--at") -> int | datetime:
         Unix ms, or an aware datetime.
 
     Raises:
-        click.BadParameter: it is neither, or a date without a zone.
+        click.BadParameter: it is neither, a date without a zone, or looks like seconds.
     """
     if re.fullmatch(r"-?\d{1,20}", text):
+        if 0 < int(text) < SECONDS_BELOW:
+            raise click.BadParameter(
+                f"{text} is before 1973 as Unix milliseconds. Were seconds meant? Then write {text}000. A date has"
+                " dashes and a zone: 2030-01-31T09:00:00Z.",
+                param_hint=option,
+            )
         return int(text)
     try:
         instant = datetime.fromisoformat(text)

@@ -51,6 +51,14 @@ def test_no_instant_is_refused(text: str) -> None:
         parse_instant(text)
 
 
+@pytest.mark.parametrize("text", ["1700000000", "20300131", "1", "99999999999"])
+def test_what_looks_like_seconds_or_a_date_is_not_taken_for_milliseconds(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=f"{text} is before 1973 as Unix milliseconds"):
+        parse_instant(text)
+    assert parse_instant("0") == 0
+    assert parse_instant("100000000000") == 100_000_000_000
+
+
 def test_exactly_one_of_at_and_in_is_needed() -> None:
     assert chosen_due(5, None) == 5
     assert chosen_due(0, None) == 0

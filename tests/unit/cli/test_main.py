@@ -132,7 +132,7 @@ def test_the_help_of_an_export_needs_no_pyarrow(
         (["schedule", "t", "x"], "Say when"),
         (["schedule", "t", "x", "--in", "soon"], "not a duration"),
         (["schedule", "t", "x", "--at", "2030-01-01T00:00:00"], "no time zone"),
-        (["schedule", "t", "x", "--at", "1", "--in", "1s"], "not both"),
+        (["schedule", "t", "x", "--at", "1700000000000", "--in", "1s"], "not both"),
         (["schedule", "t", "x", "--lines", "--in", "1s"], "--lines reads"),
         (["move", "t", "--in", "1s"], "ID"),
         (["status", "--endpoint", "localhost"], "not an endpoint"),
