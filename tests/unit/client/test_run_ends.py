@@ -19,6 +19,7 @@ from tests.unit.client.fake_broker import FakeBroker
 
 def test_a_process_that_a_handler_has_forked_ends_by_sigterm() -> None:
     """Such as a worker of multiprocessing: who ends that waits until it has ended."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with ending_signals(lambda: None):
         told, tell = os.pipe()
         child = os.fork()
@@ -31,6 +32,7 @@ def test_a_process_that_a_handler_has_forked_ends_by_sigterm() -> None:
         _, status = os.waitpid(child, 0)
         os.close(told)
         os.close(tell)
+    signal.signal(signal.SIGTERM, before)
     assert os.WIFSIGNALED(status)
     assert os.WTERMSIG(status) == signal.SIGTERM
 
