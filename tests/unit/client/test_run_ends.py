@@ -129,6 +129,70 @@ def test_a_run_goes_on_where_the_machine_has_no_thread_left(
     assert not broker.rows
 
 
+def test_what_waits_for_a_thread_is_not_begun_once_it_was_given_back(
+    broker: FakeBroker, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have it then."""
+    threads: list[threading.Thread] = []
+    at_work, go_on = threading.Event(), threading.Event()
+    begun: list[bytes] = []
+
+    class Scarce(threading.Thread):
+        def start(self) -> None:
+            if threads:
+                assert at_work.wait(10)
+                consumer.stop()
+                raise RuntimeError("can't start new thread")
+            threads.append(self)
+            super().start()
+
+    def handler(message: Message) -> None:
+        begun.append(message.payload)
+        at_work.set()
+        assert go_on.wait(10)
+
+    consumer = client.consumer("departures")
+    with consumer:
+        broker.push([b"1", b"2"])
+        monkeypatch.setattr(crew, "threading", SimpleNamespace(Thread=Scarce, Semaphore=threading.Semaphore))
+        assert consumer.run(handler, workers=2, drain=0) == (0, 0, 2)
+        go_on.set()
+        threads[0].join(10)
+    assert begun == [b"1"]
+
+
+def test_a_run_has_as_many_threads_as_before_once_the_machine_has_them_again(
+    broker: FakeBroker, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[threading.Thread] = []
+    scarce = threading.Event()
+    together = threading.Barrier(2)
+
+    class Scarce(threading.Thread):
+        def start(self) -> None:
+            if begun and not scarce.is_set():
+                scarce.set()
+                raise RuntimeError("can't start new thread")
+            begun.append(self)
+            super().start()
+
+    def handler(message: Message) -> None:
+        if message.payload == b"2":
+            broker.wait_for(lambda: len(broker.rows) == 1)
+            broker.push([b"3", b"4"], token=8)
+        elif message.payload in (b"3", b"4"):
+            try:
+                together.wait(5)
+            finally:
+                consumer.stop()
+
+    consumer = client.consumer("departures")
+    with consumer:
+        broker.push([b"1", b"2"])
+        monkeypatch.setattr(crew, "threading", SimpleNamespace(Thread=Scarce, Semaphore=threading.Semaphore))
+        assert consumer.run(handler, workers=2) == (4, 0, 0)
+
+
 def test_a_run_that_reaches_no_broker_looks_for_signals_every_few_seconds(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

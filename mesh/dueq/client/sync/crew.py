@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from dueq.client.handling import Work, refuse_tasks
@@ -32,12 +33,16 @@ class Crew:
         self._queue: SimpleQueue[tuple[Work, SessionHost] | None] = SimpleQueue()
         self._threads = 0
         self._idle = threading.Semaphore(0)
+        self._waiting = 0  # for a thread, since none could be begun for it
         self.ended: deque[tuple[Work, BaseException | None]] = deque()
 
     def begin(self, work: Work, host: SessionHost) -> None:
         """Have the handler run."""
         host.hand_over(work)
-        if not self._idle.acquire(blocking=False):
+        # A thread that has ended its work takes what waits first: it is not idle.
+        while self._waiting and self._idle.acquire(blocking=False):
+            self._waiting -= 1
+        if self._waiting or not self._idle.acquire(blocking=False):
             self._begin_thread()
         self._queue.put((work, host))
 
@@ -48,11 +53,15 @@ class Crew:
         except RuntimeError:  # the machine has no thread left for this process: those that are there do it
             if not self._threads:
                 raise
+            self._waiting += 1
         else:
             self._threads += 1
 
     def dismiss(self) -> None:
-        """Let each thread end with the work that it has."""
+        """Let each thread end with the work that it has; what waits for one is begun no more."""
+        with suppress(Empty):
+            while self._waiting:
+                self._queue.get_nowait()
         for _ in range(self._threads):
             self._queue.put(None)
 
