@@ -11,7 +11,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Final, Protocol
 
 from dueq.client.core import ClientCore
@@ -96,6 +96,7 @@ class SessionHost:
         self._answers: dict[int, Callable[[Answer], None]] = {}
         self._inboxes: dict[bytes, Inbox] = {}
         self._dropped: deque[tuple[bytes, Inbox]] = deque()
+        self._leaving: set[bytes] = set()
         self._has_delivered = False
         self._stopping = False
         self._ended = False
@@ -182,6 +183,9 @@ class SessionHost:
         Raises:
             InvalidRequest: this client has a consumer of the same name.
         """
+        for of, dropped in self._dropped_now():  # one of them may have the name
+            if self._forget(of, dropped):
+                self.submit(self._closing_of(of, dropped.close()))
         if self._inboxes.setdefault(consumer_id, inbox) is not inbox:
             raise InvalidRequest(
                 "this client has an open consumer of that name: close it before you open another"
@@ -197,6 +201,19 @@ class SessionHost:
         Takes no lock and calls nobody: garbage is collected in any thread at any instant.
         """
         self._dropped.append((consumer_id, inbox))
+
+    def take_dropped(self) -> list[tuple[bytes, list[Delivery]]]:
+        """Return dropped consumers that are not closed yet, each with what it has not handed out.
+
+        The caller closes them, and waits for it.
+        """
+        found = [(of, inbox.close()) for of, inbox in self._dropped_now() if self._forget(of, inbox)]
+        with suppress(KeyError):
+            while True:
+                consumer_id = self._leaving.pop()
+                if consumer_id not in self._inboxes:  # else the next one of that name is open
+                    found.append((consumer_id, []))
+        return found
 
     @property
     def clock_known(self) -> bool:
@@ -215,18 +232,35 @@ class SessionHost:
 
     def _step(self, happened: list[Event], links: Links) -> None:
         """Take what has happened and what was submitted; carry out what the machine orders."""
+        # First: what they have settled is queued by then.
+        dropped = self._dropped_now() if self._dropped else []
         while self._queue:
             happened.append(self._queue.popleft())
-        while self._dropped:  # behind what they have settled
-            self._close_dropped(*self._dropped.popleft(), happened)
+        for consumer_id, inbox in dropped:
+            if self._forget(consumer_id, inbox):
+                happened.append(self._closing_of(consumer_id, inbox.close()))
         for effect in self._core.step(happened, self.now()):
             self._perform(effect, links)
 
-    def _close_dropped(self, consumer_id: bytes, inbox: Inbox, happened: list[Event]) -> None:
-        if self._inboxes.get(consumer_id) is inbox:
-            del self._inboxes[consumer_id]
-            until_us = self.mono_us() + int(_DROPPED_S * 1_000_000)
-            happened.append(CloseConsumer(next(self._calls), until_us, consumer_id, inbox.close()))
+    def _dropped_now(self) -> list[tuple[bytes, Inbox]]:
+        found = []
+        with suppress(IndexError):  # another thread may take them, too
+            while True:
+                found.append(self._dropped.popleft())
+        return found
+
+    def _forget(self, consumer_id: bytes, inbox: Inbox) -> bool:
+        """Return whether nobody has closed it before."""
+        if self._inboxes.get(consumer_id) is not inbox:
+            return False
+        del self._inboxes[consumer_id]
+        return True
+
+    def _closing_of(self, consumer_id: bytes, unhandled: list[Delivery]) -> CloseConsumer:
+        call = next(self._calls)
+        self._leaving.add(consumer_id)
+        self._answers[call] = lambda _: self._leaving.discard(consumer_id)
+        return CloseConsumer(call, self.mono_us() + int(_DROPPED_S * 1_000_000), consumer_id, unhandled)
 
     def _perform(self, effect: effects.Effect, links: Links) -> None:
         if isinstance(effect, effects.Send):

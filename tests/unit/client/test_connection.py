@@ -36,6 +36,9 @@ class Host:
         settle(Completed(1, "found") if not takes_s else Failed(1, error))
         return 1
 
+    def take_dropped(self) -> list[object]:
+        return []
+
     def wait_done(self, done: object, seconds: float) -> bool:
         return True
 

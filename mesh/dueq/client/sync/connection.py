@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from dueq import limits
@@ -21,6 +22,8 @@ from dueq.errors import ClientClosed, DueqError, Unavailable
 
 T = TypeVar("T")
 
+_CLOSE_S: Final = 5.0
+"""How long what dropped consumers have settled may take to be confirmed as the client is closed."""
 _AGAIN_S: Final = 0.25
 """Pause before what only reads is asked again."""
 
@@ -71,15 +74,19 @@ class Connection:
         if runtime is not None:
             try:
                 if not runtime.forked:
-                    self._close_consumers()
+                    self._close_consumers(runtime)
             finally:
                 stop(runtime)
 
-    def _close_consumers(self) -> None:
+    def _close_consumers(self, runtime: SessionHost) -> None:
         """Close them all at once, then raise the first error, such as one of a callback."""
         failures, consumers = Failures(), list(self._consumers)
         for consumer in consumers:
             consumer.begin_closing()
+        with suppress(ClientClosed):
+            dropped = [calls.close_consumer(*each) for each in runtime.take_dropped()]
+            for call, sent in [(call, self.send(runtime, call, _CLOSE_S)) for call in dropped]:
+                self.answer_to(call, sent, runtime)
         for consumer in consumers:
             with failures.kept():
                 consumer.close()
