@@ -14,7 +14,7 @@ pytest.importorskip("fastapi")
 from starlette.types import Message
 from starlette.websockets import WebSocket
 
-from dueq import Outcome
+from dueq import Outcome, limits
 from dueq.gateway.flows import Flows
 from dueq.gateway.v1 import stream
 
@@ -77,16 +77,17 @@ class Mesh:
 def test_what_a_socket_has_not_sent_as_its_client_goes_is_given_back() -> None:
     async def run() -> None:
         mesh: Any = Mesh()
-        connected, sent = iter([True]), []
+        connected, sent, gone = iter([True]), list[str](), asyncio.Event()
 
         async def receive() -> Message:
             if next(connected, False):
                 return {"type": "websocket.connect"}
-            await asyncio.Event().wait()
-            raise AssertionError
+            await gone.wait()
+            return {"type": "websocket.disconnect", "code": 1006}
 
         async def send(message: Message) -> None:
             if len(sent) == 2:  # the client has the first message
+                gone.set()
                 raise OSError("the client has gone")
             sent.append(message["type"])
 
@@ -237,6 +238,52 @@ def test_what_a_socket_was_told_before_its_client_went_is_done() -> None:
         await serving
         assert acked == ["ack a"]
         assert len(mesh.flows) == 0
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_what_a_socket_was_told_is_done_though_its_client_goes_amid_many_commands() -> None:
+    """No more of them than a few are read at once, and the next message cannot be sent any more."""
+
+    async def run() -> None:
+        mesh: Any = Mesh()
+        mesh.ready = []
+        many = limits.GATEWAY_COMMANDS_MAX + 2
+        answered, going, acked = asyncio.Event(), asyncio.Event(), list[str]()
+
+        async def settle(topic: str, leases: Any, how: str, **_: Any) -> list[Outcome]:
+            await answered.wait()
+            acked.extend(message_id for message_id, _ in leases)
+            return [Outcome.DONE]
+
+        async def take(*_: Any) -> list[Any]:
+            await going.wait()
+            return [delivered("next")]
+
+        mesh.settle, mesh.take = settle, take
+        text = '{"do":"ack","messages":[{"id":"%d","token":"7"}]}'
+        told: list[Message] = [
+            {"type": "websocket.connect"},
+            *({"type": "websocket.receive", "text": text % number} for number in range(many)),
+            {"type": "websocket.disconnect", "code": 1000},
+        ]
+
+        async def receive() -> Message:
+            return told.pop(0)
+
+        async def send(message: Message) -> None:
+            if message["type"] != "websocket.accept":
+                raise OSError("the client has gone")
+
+        scope = {"type": "websocket", "path": "/", "query_string": b"", "headers": []}
+        serving = asyncio.create_task(stream.socket(WebSocket(scope, receive, send), "t", mesh))
+        await turns()
+        going.set()
+        await turns()
+        answered.set()
+        await serving
+        assert sorted(map(int, acked)) == list(range(many))
+        assert mesh.released == ["next"]
 
     asyncio.run(asyncio.wait_for(run(), 30))
 

@@ -295,7 +295,8 @@ class _Socket:
                 code = _RESTART_CODE if problem is _STOPPING else _REFUSED_CODE
                 await self._websocket.close(_SUPERSEDED_CODE if superseded else code)
         except (WebSocketDisconnect, RuntimeError):
-            pass  # it was closed in the meantime
+            # It was closed in the meantime: a server tells that behind what the client has said before.
+            await asyncio.wait([reading])
         finally:
             reading.cancel()
         # What the client has said before it went is done, though nobody hears the outcome.
