@@ -170,6 +170,8 @@ class Worker:
         try:
             async with asyncio.timeout(max(until_s, 0)):
                 while not (window.free and self._share.free):
+                    if not window.free:  # it may have shrunk: a turn would come in vain
+                        self._share.give_up()
                     self._slot.clear()
                     await self._slot.wait()
             found = until_s > 0 and not self._stopping and not self._held

@@ -199,6 +199,26 @@ def test_what_was_given_back_takes_no_connection_from_another_endpoint() -> None
     play(story)
 
 
+def test_whose_window_has_shrunk_meanwhile_takes_no_connection_from_another_endpoint() -> None:
+    async def story() -> None:
+        room = Room(16)
+        one, other = Stage(in_flight=5, room=room), Stage(in_flight=8, room=room)
+        for stage in (one, other):
+            for number in range(4):
+                stage.come(number)
+                await stage.begun.get()
+        for stage in (one, other):
+            stage.come(4)
+            await asyncio.sleep(0)
+        one.answer("m0", 503)
+        assert await other.begun.get() == "m4"
+        assert one.begun.empty()
+        for stage in (one, other):
+            await stage.worker.stop(0)
+
+    play(story)
+
+
 @pytest.mark.parametrize(
     ("status", "fate"), [(500, "nack"), (0, "nack"), (302, "nack"), (489, "dead"), (429, "nack")]
 )
