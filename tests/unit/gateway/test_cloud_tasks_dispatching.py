@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from dueq import Outcome
-from dueq.errors import NotLeader
+from dueq.errors import NotLeader, TopicNotFound
 from dueq.gateway.faces.cloud_tasks import dispatching
 from dueq.gateway.faces.cloud_tasks.dispatching import Dispatcher, _Worker
 from dueq.gateway.faces.cloud_tasks.names import QueueName
@@ -177,6 +177,60 @@ def test_a_new_queue_is_served_while_the_last_requests_of_a_deleted_one_end(
         await stage.sent.wait()
         queues[:] = ["new"]
         assert await stage.topics.get() == "cloud-tasks.l.new.p"
+        stage.answering.set()
+        await dispatcher.close()
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+
+
+def test_a_queue_that_is_made_again_at_once_is_served_while_the_last_requests_of_the_old_one_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dispatching, "_POLL_S", 0.0)
+    monkeypatch.setattr(dispatching, "_DRAIN_S", 3600.0)
+
+    class Again(Stage):
+        """Its first consumer ends once the topic is gone, and its receiver answers when it is told to."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.opened, self.answering = asyncio.Queue[str](), asyncio.Event()
+            self.connection = self
+
+        def consumer(self, topic: str, *_: Any, **__: Any) -> Stage:
+            self.opened.put_nowait(topic)
+            return super().consumer()
+
+        async def __aiter__(self) -> AsyncIterator[Message]:
+            yield Message(1, self.released)
+            await self.sent.wait()
+            raise TopicNotFound("it was deleted")
+
+        async def settle(self, *_: Any, **__: Any) -> list[Outcome]:
+            return [Outcome.DONE]
+
+        async def clock(self, *_: Any) -> Any:
+            return lambda: 1_000_000
+
+        async def send(self, *_: Any) -> Any:
+            self.sent.set()
+            await self.answering.wait()
+            return Answer(204, "")
+
+    async def run() -> None:
+        stage: Any = Again()
+        monkeypatch.setattr(dispatching, "Sender", lambda _: stage)
+        dispatcher = Dispatcher(SimpleNamespace(client=stage))  # type: ignore[arg-type]
+        queue = SimpleNamespace(name="cloud-tasks.l.q.p", labels={LABEL: Configuration().label()})
+
+        async def topics(_: Any) -> Any:
+            await asyncio.sleep(0)
+            return [queue]
+
+        dispatcher._catalogue = SimpleNamespace(topics=topics)  # type: ignore[assignment]
+        dispatcher.start()
+        for _ in range(2):
+            assert await stage.opened.get() == queue.name
         stage.answering.set()
         await dispatcher.close()
 

@@ -164,13 +164,13 @@ class _Worker:
         self._under_way: set[asyncio.Task[None]] = set()
         # Neither sent nor given back yet.
         self._taken: AsyncMessage | None = None
-        self._left = False
+        self._left = self._gone = False
         self._running = asyncio.create_task(self._run(), name=f"tasks of {name}")
 
     @property
     def done(self) -> bool:
-        """It has ended by itself: its topic is gone."""
-        return self._running.done()
+        """It takes no more by itself: its topic is gone. Its last requests may be under way still."""
+        return self._gone or self._running.done()
 
     async def stop(self) -> None:
         """Begin no more requests, let those under way end within the limit, then give everything back."""
@@ -196,6 +196,7 @@ class _Worker:
                     await message.release(delay=_PUT_BACK_S)
                 self._taken = None
         except DueqError as error:
+            self._gone = True
             log.info("cloud_tasks.queue_left", queue=str(self._name), error=str(error))
         finally:
             await asyncio.shield(self._closed(consumer.close))
