@@ -33,6 +33,8 @@ router = APIRouter(prefix="/v1/topics/{topic}", tags=["leases"])
 EVENTS: Final = "text/event-stream"
 NDJSON: Final = "application/x-ndjson"
 _HEARTBEAT_S: Final = limits.GATEWAY_HEARTBEAT_MS / 1000
+_LAST_S: Final = 5.0
+"""How long commands that have come may take to be read once a socket is closed."""
 _STOPPING: Final = problems.of_status(503, "this gateway is about to end; connect again", retry=True)
 _SUPERSEDED_CODE: Final = 4409
 _REFUSED_CODE: Final = 4400
