@@ -96,6 +96,7 @@ REGRESSIONS = {
     93000187: "a message came to an earlier pull of a name when the later one had it: it was acked and handed over",
     93100446: "a leader whose clock was on hold took turn after turn for leases that were to be renewed",
     92040635: "a LEASE that was made while the state waited for the disk was not counted (the simulator's fault)",
+    98012723: "a message that had died by a clock an hour back was taken for overdue (the simulator's own fault)",
     98000019: "a disk went on with wipes only when something else was written (the simulator's own fault)",
     94000334: "goodbyes of many pulls were taken for memory without a bound (the simulator's own fault)",
 }

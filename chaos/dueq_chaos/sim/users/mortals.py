@@ -18,6 +18,7 @@ from dueq.core.ports.entry import State
 from dueq.errors import InvalidRequest
 from dueq_chaos.sim.environment.mesh import SimMesh
 from dueq_chaos.sim.environment.sdk import SimClient
+from dueq_chaos.sim.environment.world import START_WALL_US
 from dueq_chaos.sim.judging.fates import dead_retention_ms
 from dueq_chaos.sim.judging.history import MessageKey, name_of
 from dueq_chaos.sim.reference.naive import Naive
@@ -125,13 +126,17 @@ class Mortals:
 
 
 def kept_too_long(mesh: SimMesh, naive_of: Callable[[int], Naive]) -> list[str]:
-    """Return the dead messages that are there for longer than their topic keeps them, while nothing is wrong."""
+    """Return the dead messages that are there for longer than their topic keeps them, while nothing is wrong.
+
+    One that has died before the world began did so by a clock that was set back: it is kept from then on by the
+    leader's own clock, and nobody knows here when that was.
+    """
     now_ms, wrong = mesh.world.wall_us // 1000, []
     for uid in mesh.coordinator.nodes:
         naive = naive_of(uid)
         before_ms = now_ms - dead_retention_ms(naive) - _KEPT_MS
         for key, entry in naive.live.items():
-            if entry.state == State.DEAD and entry.died_at < before_ms:
+            if entry.state == State.DEAD and START_WALL_US // 1000 <= entry.died_at < before_ms:
                 text = name_of((uid, key >> 16, key & 0xFFFF))
                 wrong.append(f"{text}: is dead since {entry.died_at}, and still there at {now_ms}")
     return wrong
