@@ -1,9 +1,9 @@
 """No message waits for long while a consumer has nothing at all to do.
 
-Every half second of a broker's turns its led partitions are looked at: which messages are due and may be delivered, and
+Five times a second the partitions that a broker leads are looked at: which messages are due and may be delivered, and
 which consumers hold nothing and have credit. If one of the former and one of the latter have waited for each other for
-some seconds, with the same leader in touch with its followers all the while, the broker has forgotten one of them: a
-wake-up was lost, or something has a claim that nobody gives up.
+a second and a half, with the same leader in touch with its followers all the while, the broker has forgotten one of
+them: a wake-up was lost, or something has a claim that nobody gives up.
 
 Fair topics are looked at only where no group has terms and nothing is leased: then no group is held up by another. A
 topic with a rate is not looked at.
