@@ -8,10 +8,13 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from dueq import AsyncClient, Client
 from dueq.client.core.ports.events import CloseConsumer, Settle
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
+from dueq.errors import OutcomeUnknown
 from dueq.instant import Now
 from dueq.testing import mesh
 from dueq_codecs.messages import ConsumerAction
@@ -21,6 +24,17 @@ from tests.unit.client.fake_broker import FakeBroker
 
 def goodbyes(broker: FakeBroker) -> int:
     return sum(frame.action is ConsumerAction.GOODBYE for frame in broker.frames)
+
+
+def ack_and_drop(broker: FakeBroker, client: Client) -> None:
+    """Ack what a consumer has received, and let nobody have it any more."""
+    consumer = client.consumer("departures")
+    assert consumer.receive(timeout=0) == []
+    broker.push([b"x"])
+    for message in consumer.receive(timeout=10):
+        message.ack()
+    del consumer, message
+    gc.collect()
 
 
 def test_it_is_closed(broker: FakeBroker, client: Client) -> None:
@@ -41,27 +55,34 @@ def test_it_is_closed_in_a_loop(broker: FakeBroker) -> None:
 
 
 def test_what_it_had_acked_is_acked(broker: FakeBroker, client: Client) -> None:
-    consumer = client.consumer("departures")
-    assert consumer.receive(timeout=0) == []
-    broker.push([b"x"])
-    for message in consumer.receive(timeout=10):
-        message.ack()
-    del consumer, message
-    gc.collect()
+    ack_and_drop(broker, client)
     broker.wait_for(lambda: goodbyes(broker) > 0, 10)
     assert not broker.rows
 
 
 def test_what_it_had_acked_is_acked_also_if_its_client_is_closed_at_once(broker: FakeBroker) -> None:
     with Client(broker.endpoint) as client:
-        consumer = client.consumer("departures")
-        assert consumer.receive(timeout=0) == []
-        broker.push([b"x"])
-        for message in consumer.receive(timeout=10):
-            message.ack()
-        del consumer, message
-        gc.collect()
+        ack_and_drop(broker, client)
     assert not broker.rows
+
+
+def test_an_error_of_it_is_raised_when_the_others_are_closed(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(broker.endpoint)
+    consumer = client.consumer("departures")
+    assert consumer.receive(timeout=0) == []
+    connection, waited_for = client.connection, list[object]()
+
+    def answer_to(call: object, *_: object) -> None:
+        waited_for.append(call)
+        raise OutcomeUnknown(f"the answer to call {len(waited_for)}")
+
+    monkeypatch.setattr(connection.live(), "take_dropped", lambda: [(bytes(16), [])])
+    monkeypatch.setattr(connection, "answer_to", answer_to)
+    with pytest.raises(OutcomeUnknown, match="call 1"):
+        client.close()
+    assert len(waited_for) == 2
 
 
 def test_it_is_closed_behind_what_it_had_settled_while_another_one_was_being_closed() -> None:

@@ -85,7 +85,9 @@ class AsyncConnection:
         with suppress(ClientClosed):
             dropped = [calls.close_consumer(*each) for each in runtime.take_dropped()]
             for call, sent in [(call, self.send(runtime, call, _CLOSE_S)) for call in dropped]:
-                await self.answer_to(call, sent, runtime)
+                # Those that are open are waited for all the same.
+                with failures.kept(), suppress(ClientClosed):
+                    await self.answer_to(call, sent, runtime)
         for consumer in consumers:
             with failures.kept():
                 await consumer.close()

@@ -86,7 +86,9 @@ class Connection:
         with suppress(ClientClosed):
             dropped = [calls.close_consumer(*each) for each in runtime.take_dropped()]
             for call, sent in [(call, self.send(runtime, call, _CLOSE_S)) for call in dropped]:
-                self.answer_to(call, sent, runtime)
+                # Those that are open are waited for all the same.
+                with failures.kept(), suppress(ClientClosed):
+                    self.answer_to(call, sent, runtime)
         for consumer in consumers:
             with failures.kept():
                 consumer.close()
