@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from dueq.core.ports.entry import State
+from dueq_chaos.sim.environment.world import START_WALL_US
 from dueq_chaos.sim.users.mortals import kept_too_long
 
-NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
+NOW_MS = START_WALL_US // 1000 + 400 * DAY_MS
 
 
 def verdict(died_ms_ago: int, settings: dict[str, int] | None, state: State = State.DEAD) -> list[str]:
@@ -33,8 +34,17 @@ def verdict(died_ms_ago: int, settings: dict[str, int] | None, state: State = St
         (10_000, {}, State.DEAD, False),
         (10_000, None, State.DEAD, False),
         (365 * DAY_MS, None, State.DEAD, True),
+        (401 * DAY_MS, None, State.DEAD, False),
     ],
-    ids=["kept for too long", "just now", "not dead", "kept as usual", "no settings", "a year ago"],
+    ids=[
+        "kept for too long",
+        "just now",
+        "not dead",
+        "kept as usual",
+        "no settings",
+        "a year ago",
+        "before the world began",
+    ],
 )
 def test_what_is_dead_for_too_long(
     died_ms_ago: int, settings: dict[str, int] | None, state: State, wrong: bool
