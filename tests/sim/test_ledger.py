@@ -57,6 +57,18 @@ def test_an_update_that_comes_again_takes_nothing_back() -> None:
     assert "still to come" in judged(*made, acts(4, 400, 3, "update", 1100))[-1]
 
 
+def test_a_tick_that_was_skipped_does_not_come_again_by_a_clock_that_was_set_back() -> None:
+    skips = fires(3, 2200, 2100)
+    skips.due = instant(0)
+    made = acts(1, 100, 1, "create", 1100), fires(2, 900, 1100), skips
+    for one in made:
+        one.document = one.document.replace("}", ',"overlap":"skip"}')
+    resumed = acts(4, 150, 2, "resume", 3100)
+    resumed.document = '{"action":"resume"}'
+    assert judged(*made, resumed) == [""] * 4
+    assert "3100 comes before" in judged(*made, acts(4, 2300, 2, "update", 4100))[-1]
+
+
 def test_a_tick_may_be_logged_while_a_dead_message_is_being_redriven() -> None:
     naive, course = Naive((0, 1)), Course()
     made = acts(1, 100, 1, "create", 1100)

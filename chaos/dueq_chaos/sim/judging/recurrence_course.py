@@ -164,7 +164,7 @@ class Course:
             return (
                 f"{record.name} is resumed at {record.stamp}, and waits for {known.next}, a tick of its pause"
             )
-        if not known.paused and (wrong := self._waits_wrongly(record, known)):
+        if not known.paused and (wrong := self._waits_wrongly(record.name, known)):
             return wrong
         takes_back = known.number == number and '"action":"resume"' not in record.document
         return (
@@ -173,17 +173,17 @@ class Course:
             else ""
         )
 
-    @staticmethod
-    def _waits_wrongly(record: Record, known: NaiveRecurrence) -> str:
+    def _waits_wrongly(self, name: str, known: NaiveRecurrence) -> str:
         terms = _terms_of(known)
-        # A leader whose clock is behind takes back what was made ahead: no tick was before it began.
-        soonest = next_tick(terms, known.anchor, max(record.stamp, known.last, known.anchor))
+        # A leader whose clock is behind takes back what was made ahead: no tick was before it began. What was
+        # skipped by an earlier stamp does not come again.
+        soonest = next_tick(terms, known.anchor, max(self._newest_ms, known.last, known.anchor))
         if not known.next:
-            return f"{record.name} waits for nothing, and {soonest} comes" if soonest else ""
+            return f"{name} waits for nothing, and {soonest} comes" if soonest else ""
         if next_tick(terms, known.anchor, known.next - 1) != known.next:
-            return f"{record.name} waits for {known.next}, which is no tick"
+            return f"{name} waits for {known.next}, which is no tick"
         if soonest and known.next > soonest:
-            return f"{record.name} waits for {known.next}, and {soonest} comes before"
+            return f"{name} waits for {known.next}, and {soonest} comes before"
         return ""
 
 
