@@ -32,6 +32,7 @@ _ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:/\s\[\]]+):(?P<port>\d{
 _HOT_ROWS: Final = range(64, (1 << 24) + 1)
 _STORE_MEMORY: Final = range(16 << 20, 1 << 50)
 _OFFSET_MS: Final = range(1, 60_001)
+_DISK_MS: Final = range(5_000, 3_600_001)
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class BrokerConfig:
         log_level: debug, info, warning or error.
         log_format: auto (readable on a terminal, JSON otherwise), console or json.
         max_clock_offset_ms: a clock further from the mesh's than this hands its leaderships over; 1–60,000.
+        disk_timeout_ms: a write that the disk does not answer for this long ends the broker, so that others take over;
+            5,000–3,600,000. A single broker waits for as long as it takes.
         hot_rows_total: waiting messages kept in memory over all partitions; 64–16,777,216.
         store: the kind of store that keeps everything: leveldb, memory, or one that another package brings. In `memory`
             nothing survives the process: a broker that starts again catches up from the others.
@@ -67,6 +70,7 @@ class BrokerConfig:
     log_level: str = "info"
     log_format: str = "auto"
     max_clock_offset_ms: int = limits.MAX_CLOCK_OFFSET_MS
+    disk_timeout_ms: int = limits.DISK_TIMEOUT_MS
     hot_rows_total: int = limits.HOT_ROWS_TOTAL
     store: str = DEFAULT
     store_memory_bytes: int = limits.STORE_MEMORY_BYTES
@@ -94,6 +98,7 @@ class BrokerConfig:
         _one_of("log_level", self.log_level, ("debug", "info", "warning", "error"))
         _one_of("log_format", self.log_format, ("auto", "console", "json"))
         _within("max_clock_offset_ms", self.max_clock_offset_ms, _OFFSET_MS)
+        _within("disk_timeout_ms", self.disk_timeout_ms, _DISK_MS)
         _within("hot_rows_total", self.hot_rows_total, _HOT_ROWS)
 
     @classmethod

@@ -457,6 +457,9 @@ CHECKPOINT_ROWS: Final = 4096
 CHECKPOINT_ROWS_MAX: Final = 16_384
 """Changed rows of any kind after which it makes one at once."""
 
+DISK_TIMEOUT_MS: Final = 30_000
+"""A write that the disk does not answer for this long ends the broker."""
+
 # Clocks
 MAX_CLOCK_OFFSET_MS: Final = 250
 """A broker whose clock is further than this from a majority's hands its leaderships over."""

@@ -69,6 +69,7 @@ def test_what_has_no_default_must_be_given(missing: str) -> None:
         ("log_level", "loud"), ("log_format", "xml"),
         ("max_clock_offset_ms", 0), ("max_clock_offset_ms", 60_001), ("max_clock_offset_ms", 1.5),
         ("max_clock_offset_ms", True), ("max_clock_offset_ms", "fast"), ("max_clock_offset_ms", "-5"),
+        ("disk_timeout_ms", 4_999), ("disk_timeout_ms", 3_600_001), ("disk_timeout_ms", "5s"),
         ("hot_rows_total", 63), ("hot_rows_total", (1 << 24) + 1), ("hot_rows_total", ""),
     ],
 )  # fmt: skip

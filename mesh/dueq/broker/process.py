@@ -21,6 +21,7 @@ import structlog
 
 from dueq import limits
 from dueq.broker.clocks import read_clocks
+from dueq.broker.disk_watch import DiskWatch
 from dueq.broker.inbox import Inbox
 from dueq.broker.introductions import Identity
 from dueq.broker.logs import configure, log_broken_threads
@@ -37,6 +38,7 @@ from dueq.cluster.standalone import StandaloneCoordinator
 from dueq.cluster.zookeeper import ZooKeeperCoordinator
 from dueq.config import BrokerConfig
 from dueq.core.broker import BrokerCore
+from dueq.core.ports import events
 from dueq.core.ports.effects import Persist
 from dueq.core.ports.membership import CoordinatorOrder, Registration, UpdateTopic
 from dueq.core.ports.persistence import StoreRead
@@ -176,7 +178,7 @@ class _Broker:
         )  # fmt: skip
         self._core = BrokerCore(settings, recovered, read_clocks())
         self._statistics = StatisticsFile(_folder(config), self._core.metrics.statistics, self._log)
-        close(self._statistics.close)
+        close(self._close_statistics)
         self._assemble()
         self._log.info(
             "broker.started", endpoint=endpoint, listen=self._sockets.endpoint, metrics=metrics,
@@ -185,10 +187,12 @@ class _Broker:
 
     def _assemble(self) -> None:
         self._writer = Writer(self._store, self._inbox)
+        others = bool(self._config.zookeeper)
+        self._disk = DiskWatch(self._config.disk_timeout_ms * 1000 if others else 0, self._log)
         self._reader = Reader(self._store, self._inbox)
         orders = _Orders(self._writer, self._reader, self._coordinator, self._keys, self._log)
         self.loop = Loop(
-            self._core, self._sockets, self._inbox, self._waiter, orders, self._log, self._publish
+            self._core, self._sockets, self._inbox, self._waiter, orders, self._log, self._each_second
         )
         self._page.core = self._core.metrics
         self._page.durations = {
@@ -209,10 +213,11 @@ class _Broker:
             broken = True
         self._coordinator.stop()
         ended = [self._writer.stop(_STOP_S), self._reader.stop(_STOP_S)]
-        if self.loop.exit_reason:
-            self._store.release_reserve()
-            self._log.error("broker.stopped", reason=self.loop.exit_reason, exit_code=EXIT_STORE_FAILED)
         self._hung = not all(ended)
+        if self.loop.exit_reason:
+            if not self._hung:
+                self._store.release_reserve()
+            self._log.error("broker.stopped", reason=self.loop.exit_reason, exit_code=EXIT_STORE_FAILED)
         if broken:
             return EXIT_BUG
         if self.loop.exit_reason:
@@ -227,8 +232,19 @@ class _Broker:
         else:
             self._store.close()
 
+    def _close_statistics(self) -> None:
+        if not self._hung:
+            self._statistics.close()
+
+    def _each_second(self, now: Now) -> None:
+        """Look at the disk, and publish what the metrics page and the statistics' file show."""
+        hangs = self._disk.look(self._writer.under_way, now.mono_us)
+        if hangs:
+            self._inbox.put(events.StoreFailed(hangs))
+        self._publish(now)
+
     def _publish(self, now: Now) -> None:
-        """Once a second: what the metrics page shows besides the counters, and what the statistics' file keeps."""
+        """What the metrics page shows besides the counters, and what the statistics' file keeps."""
         self._statistics.each_second(now.mono_us)
         if not self._config.metrics:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from threading import Condition
 
 from dueq.broker.inbox import Inbox
@@ -30,6 +31,7 @@ class Writer(Worker):
 
     Attributes:
         commits: how long the group commits took.
+        under_way: the number of the group commit that is under way; 0: none is.
     """
 
     def __init__(self, store: Store, inbox: Inbox) -> None:
@@ -40,6 +42,8 @@ class Writer(Worker):
         self._pressure: Pressure | None = None
         self._looked_at = 0.0
         self.commits = Histogram(COMMIT_BUCKETS_US)
+        self.under_way = 0
+        self._begun = 0
 
     def order(self, persist: Persist) -> None:
         """Queue an order; never blocks."""
@@ -62,7 +66,7 @@ class Writer(Worker):
                 elif self._stopping:
                     return ""
                 elif self._store.wiping():
-                    self._store.commit([])
+                    self._store_commit([])
         except (Refused, OSError) as error:
             return str(error)
 
@@ -82,10 +86,16 @@ class Writer(Worker):
     def _commit(self, group: list[Persist]) -> None:
         began_ns = time.perf_counter_ns()
         writes: list[StoreWrite] = [write for order in group for write in order.writes]
-        self._store.commit(writes)
+        self._store_commit(writes)
         took_us = (time.perf_counter_ns() - began_ns) // 1000
         self.commits.observe(took_us)
         self._inbox.put(Persisted(group[-1].token, took_us, self._store.wiping()))
+
+    def _store_commit(self, writes: Sequence[StoreWrite]) -> None:
+        self._begun += 1
+        self.under_way = self._begun
+        self._store.commit(writes)
+        self.under_way = 0
 
     def _look_at_pressure(self) -> None:
         """Free space is looked at before commits, not after ENOSPC."""

@@ -54,6 +54,11 @@ from dueq.errors import InvalidRequest
     type=int,
     help="With a larger clock offset, leaderships are handed over. [default: 250]",
 )
+@click.option(
+    "--disk-timeout-ms",
+    type=int,
+    help="With a disk that does not answer for this long, the broker ends, and others take over. [default: 30000]",
+)
 @click.option("--hot-rows-total", type=int, help="Waiting messages kept in memory.  [default: 131072]")
 @click.option(
     "--secrets-key-file",

@@ -327,8 +327,8 @@ WRITING: dict[str, tuple[Rewrite, ...]] = {
         change("broker.writer:Writer._commit", _SAY, ""),
         change(
             "broker.writer:Writer._commit",
-            "    self._store.commit(writes)\n    took_us = (time.perf_counter_ns() - began_ns) // 1000\n",
-            "    took_us = (time.perf_counter_ns() - began_ns) // 1000\n" + _SAY + "    self._store.commit(writes)\n",
+            "    self._store_commit(writes)\n    took_us = (time.perf_counter_ns() - began_ns) // 1000\n",
+            "    took_us = (time.perf_counter_ns() - began_ns) // 1000\n" + _SAY + "    self._store_commit(writes)\n",
         ),
     ),
     "said for what is still queued": (
