@@ -37,13 +37,19 @@ _LOOKED_AT: Final = 64
 """Messages of one partition that are followed."""
 
 
+_Message = tuple[int, int]
+"""Key and attempts: one that is released has waited since then."""
+_Consumer = tuple[int, int]
+"""Number and pushes: one that has done something between two looks has waited since the latter."""
+
+
 @dataclass
 class _Pair:
     """Who waits for whom at one lane: since when (world time, µs) each message and each consumer has waited."""
 
     lane: Lane
-    messages: dict[int, int] = field(default_factory=dict)
-    consumers: dict[int, int] = field(default_factory=dict)
+    messages: dict[_Message, int] = field(default_factory=dict)
+    consumers: dict[_Consumer, int] = field(default_factory=dict)
 
 
 class Idleness:
@@ -74,11 +80,11 @@ class Idleness:
                 messages = _waiting(lane, mesh_ms, now)
                 pair = found[node.name, uid] = _Pair(
                     lane,
-                    {key: before.messages.get(key, world_us) for key in messages},
-                    {number: before.consumers.get(number, world_us) for number in idle},
+                    {message: before.messages.get(message, world_us) for message in messages},
+                    {consumer: before.consumers.get(consumer, world_us) for consumer in idle},
                 )
-                for key, since_us in pair.messages.items():
-                    for number, idle_us in pair.consumers.items():
+                for (key, _), since_us in pair.messages.items():
+                    for (number, _), idle_us in pair.consumers.items():
                         if world_us - max(since_us, idle_us) >= _LONG_US:
                             return (
                                 f"{node.name} p{uid}: message {key >> 16}/{key & 0xFFFF} is due and has waited since"
@@ -90,13 +96,17 @@ class Idleness:
         return ""
 
 
-def _idle(dispatcher: TopicDispatcher, now: Now) -> list[int]:
+def _idle(dispatcher: TopicDispatcher, now: Now) -> list[_Consumer]:
     """Return the consumers that hold nothing and could take something."""
     sessions = dispatcher._consumers.by_id.values()
-    return [each.number_here for each in sessions if not each.rows_out and each.free_rows(now) > 0]
+    return [
+        (each.number_here, each.push_number)
+        for each in sessions
+        if not each.rows_out and each.free_rows(now) > 0
+    ]
 
 
-def _waiting(lane: Lane, mesh_ms: int, now: Now) -> list[int]:
+def _waiting(lane: Lane, mesh_ms: int, now: Now) -> list[_Message]:
     """Return messages that are due and that nothing holds up."""
     assert isinstance(lane.partition, Partition)
     timeline, settings = lane.partition.timeline, lane.partition.settings
@@ -112,8 +122,8 @@ def _waiting(lane: Lane, mesh_ms: int, now: Now) -> list[int]:
     barred = lane.partition.barred(entries)
     if barred is not None:
         entries = entries[~barred]
-    keys = [key for key in keys_of(entries).tolist() if key not in lane.leases.slot_of]
-    return keys[:_LOOKED_AT]
+    waiting = zip(keys_of(entries).tolist(), entries["attempt"].tolist(), strict=True)
+    return [message for message in waiting if message[0] not in lane.leases.slot_of][:_LOOKED_AT]
 
 
 def _is_heard(partition: Partition, now: Now) -> bool:
