@@ -50,8 +50,8 @@ class BrokerConfig:
         log_level: debug, info, warning or error.
         log_format: auto (readable on a terminal, JSON otherwise), console or json.
         max_clock_offset_ms: a clock further from the mesh's than this hands its leaderships over; 1–60,000.
-        disk_timeout_ms: a write that the disk does not answer for this long ends the broker, so that others take over;
-            5,000–3,600,000. A single broker waits for as long as it takes.
+        disk_timeout_ms: a disk that takes nothing for this long while a write waits ends the broker, so that others
+            take over; 5,000–3,600,000. A single broker waits for as long as it takes.
         hot_rows_total: waiting messages kept in memory over all partitions; 64–16,777,216.
         store: the kind of store that keeps everything: leveldb, memory, or one that another package brings. In `memory`
             nothing survives the process: a broker that starts again catches up from the others.
