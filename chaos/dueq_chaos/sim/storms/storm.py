@@ -21,7 +21,8 @@ from dueq_chaos.sim.users.traffic import topic_name
 from dueq_chaos.sim.watching import job_rules
 from dueq_chaos.sim.watching.invariants import Invariants, Violation
 
-_QUIET_US = 120_000_000
+_QUIET_US = 240_000_000
+"""A full table of jobs takes two minutes to make room, and whoever loads jobs asks ten times for 15 s each."""
 _LOOK_US = 20_000
 """Time between two looks for the end of the storm."""
 _CLOCK_ERROR_US = 1_000
