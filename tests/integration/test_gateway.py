@@ -256,6 +256,15 @@ def test_head_is_get_without_a_body(gateway: Caller, http_topic: str) -> None:
         ("/v1/topics/stream", 404),
         (f"{http_topic}/jobs/up/stream", 404),
         ("/v1/topics", 200),
+        ("/", 200),
+        ("/messages?topic=mail", 200),
+        ("/docs", 200),
+        ("/docs/begin.js", 200),
+        ("/docs/files/swagger-ui.css", 200),
+        ("/dashboard/about", 200),
+        ("/dashboard/files/app.js", 200),
+        ("/dashboard/live", 405),
+        ("/livez", 200),
     ):
         connection = HTTPConnection(gateway.address, timeout=60)
         connection.request("HEAD", path)

@@ -7,10 +7,12 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_PATHS: Final = ("/v1/", "/healthz", "/readyz", "/openapi.json")
+_PATHS: Final = ("/v1/", "/healthz", "/readyz", "/livez", "/openapi.json", "/dashboard/", "/docs")
 """A GET of a path below these changes nothing."""
+_PAGES: Final = ("/", "/topic", "/messages", "/create")
 ENDLESS: Final = re.compile(r"/v1/topics/[^/]+/(?:stream|socket)")
 """A stream of deliveries; other paths may end in such a name, too."""
+_LIVE: Final = "/dashboard/live"
 
 
 class Heads:
@@ -38,4 +40,6 @@ class Heads:
 
 
 def _is_read(path: str) -> bool:
-    return path.startswith(_PATHS) and ENDLESS.fullmatch(path) is None
+    if path == _LIVE or ENDLESS.fullmatch(path) is not None:
+        return False
+    return path in _PAGES or path.startswith(_PATHS)
