@@ -139,6 +139,8 @@ def test_messages_that_consumers_have_are_listed_with_their_holders(
         assert sorted(each["key"] for each in first["messages"] + rest["messages"]) == ["a1", "a2", "b1"]
         assert (rest["cursor"], first["messages"][0]["lease_ends"] is not None) == (None, True)
         assert gateway("GET", f"{http_topic}/messages?state=leased&from=1h")[0] == 422
+        with asked(gateway.address, f"/dashboard/messages?topic={name}&state=leased&until=1h") as answer:
+            assert (answer.status, json.load(answer)["where"]) == (422, "query.until")
 
 
 def test_one_message_is_found_by_its_id_or_by_its_unique_key(gateway: Caller, http_topic: str) -> None:

@@ -14,6 +14,7 @@ from dueq.gateway import instants
 from dueq.gateway.access import TheService
 from dueq.gateway.dashboard.merged import Merged
 from dueq.gateway.dashboard.preview import preview
+from dueq.gateway.problems import Unfit
 from dueq.gateway.service import Service
 
 _TEXT_MAX: Final = 2000
@@ -35,6 +36,9 @@ async def listed(
 ) -> dict[str, Any]:
     """A page of messages; its snapshots are closed before it is answered."""
     if state == "leased":
+        if given := from_ or until:
+            text = f"messages that consumers have are listed by id, not by time: leave out {given!r:.80}"
+            raise Unfit(text, given, None, "query.from" if from_ else "query.until")
         return await _leased(service, topic, key_prefix, cursor)
     now_us = await service.now_us()
     begin = instants.instant_ms(from_, now_us, "query.from") if from_ else None
