@@ -263,6 +263,18 @@ def test_a_message_without_a_number_is_passed_over_and_kept(
         ("queues/none/messages", {"content": "x", "priority": -1}, 422, None),
         ("queues/none/messages", {"content": 5, "priority": 1}, 422, None),
         ("queues/none/messages/1/ack", None, 400, "Failed to get a queue: none"),
+        (
+            "queues/none/messages",
+            {"content": "x", "priority": 1, "id": "1", "ID": "2"},
+            422,
+            "'id' comes twice",
+        ),
+        (
+            "queues",
+            {"name": "x", "type": "fair", "settings": {"Strategy": "", "strategy": ""}},
+            422,
+            "comes twice",
+        ),
         ("ids", {"number": 1001}, 422, None),
     ],
 )

@@ -15,7 +15,7 @@ Metadata = dict[StrictStr, StrictStr]
 
 
 class Asked(Known):
-    """A body: names of its members in any case; unknown members are refused."""
+    """A body: names of its members in any case, each once; unknown members are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -24,11 +24,15 @@ class Asked(Known):
     def _lower(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        return {
-            name.lower(): value
-            for name, value in given.items()
-            if isinstance(name, str) and name != "$schema"
-        }
+        found: dict[str, Any] = {}
+        for name, value in given.items():
+            if name == "$schema":
+                continue
+            # Only one of both could count, as of two names in the same case.
+            if name.lower() in found:
+                raise ValueError(f"the member {name.lower()!r:.80} comes twice in one object")
+            found[name.lower()] = value
+        return found
 
 
 def _word(given: object) -> object:
