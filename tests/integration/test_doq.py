@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -105,6 +106,18 @@ def test_a_queue_is_created_shown_changed_and_deleted(doq: Doq) -> None:
     assert doq("GET", path)[0] == 400
     assert doq("DELETE", path)[0] == 400
     assert doq("PUT", path, {"settings": {}})[0] == 409
+
+
+@pytest.mark.parametrize("name", ["mail/urgent", "mail/messages/5", "100%25", "a%2Fb/"])
+def test_a_name_may_have_slashes_and_percent_signs(doq: Doq, name: str) -> None:
+    assert doq("POST", "queues", {"name": name, "type": "delayed"})[0] == 200
+    queue = quote(name, safe="")
+    made = doq.put(queue, "x")
+    assert doq("GET", f"queues/{queue}/messages/{made}")[1]["content"] == "x"
+    assert doq.take(queue)["id"] == made
+    assert doq("POST", f"queues/{queue}/messages/{made}/ack")[0] == 200
+    assert doq("GET", f"queues/{queue}")[1]["name"] == name
+    assert doq("DELETE", f"queues/{queue}") == (200, {"status": "DELETED"})
 
 
 def test_small_priorities_go_first_and_large_ones_are_instants(doq: Doq, queue: str) -> None:

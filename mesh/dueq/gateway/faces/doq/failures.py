@@ -1,4 +1,4 @@
-"""Errors as doq has them: problem+json with `errors`, and a status that its versions choose differently."""
+"""Routes and errors as doq has them: problem+json with `errors`, and a status that its versions choose differently."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from http import HTTPStatus
 from typing import Any, Final, Literal
+from urllib.parse import quote, unquote
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
@@ -13,6 +14,8 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
+from starlette.types import Scope
 
 from dueq import errors, limits
 from dueq.errors import DueqError
@@ -54,7 +57,18 @@ class DoqError(Exception):
 
 
 class DoqRoute(APIRoute):
-    """A route whose errors are doq's."""
+    """A route whose errors are doq's.
+
+    A parameter is decoded after its place in the path is known: the name of a queue may have a slash, as `%2F`.
+    """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether a request is for this route, and its parameters."""
+        raw = scope.get("raw_path") or quote(scope["path"]).encode()  # a server need not tell it
+        match, found = super().matches({**scope, "path": raw.decode("ascii")})
+        if match is not Match.NONE:
+            found["path_params"] = {name: unquote(text) for name, text in found["path_params"].items()}
+        return match, found
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what answers a request."""
