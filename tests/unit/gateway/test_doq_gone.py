@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect
 
 from dueq.gateway.faces.doq import messages
+from dueq.gateway.faces.doq.verbs import Message
 
 
 def test_no_message_is_taken_for_a_client_that_has_gone() -> None:
@@ -38,5 +40,35 @@ def test_no_message_is_taken_for_a_client_that_has_gone() -> None:
         with pytest.raises(ClientDisconnect):
             await messages.dequeued("mail", doq, request)
         await given_up.wait()
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+
+
+@pytest.mark.parametrize("ack", [False, True])
+def test_a_message_that_a_stream_is_not_through_with_goes_back(ack: bool) -> None:
+    """Else it is in flight for half an hour. grpc closes what yields answers if a call ends while one is written."""
+    pytest.importorskip("grpc")
+    from dueq.gateway.faces.doq.rpc import RpcServer
+
+    given_back = list[Any]()
+
+    async def take(name: str, ack: bool, _wait_s: float) -> Any:
+        return Message(1, "default", 0, "x", {}), ("id", 17)
+
+    async def give_back(name: str, lease: Any) -> None:
+        given_back.append((name, lease))
+
+    async def requests() -> AsyncIterator[Any]:
+        for _ in range(2):
+            yield SimpleNamespace(queueName="mail", ack=ack)
+
+    async def run() -> None:
+        doq: Any = SimpleNamespace(take=take, give_back=give_back)
+        answers: Any = RpcServer(doq, "", "new")._dequeue_stream(requests(), None)
+        await anext(answers)
+        await anext(answers)
+        assert not given_back, "the first is written"
+        await answers.aclose()
+        assert given_back == ([] if ack else [("mail", ("id", 17))])
 
     asyncio.run(asyncio.wait_for(run(), 10))

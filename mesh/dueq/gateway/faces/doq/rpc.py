@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import grpc
 
+from dueq.client.pulls import Lease
 from dueq.errors import DueqError
 from dueq.gateway.faces.doq import protobuf
 from dueq.gateway.faces.doq.failures import DoqError, Kind, Statuses
@@ -247,17 +248,25 @@ class RpcServer:
         credit = _Credit(requests)
         try:
             while await credit.take():
-                yield self._message("DequeueResponse", await self._next(first.queueName, first.ack))
+                message, lease = await self._next(first.queueName, first.ack)
+                sent = False
+                try:
+                    yield self._message("DequeueResponse", message)
+                    sent = True
+                finally:
+                    if not sent and not first.ack:
+                        with contextlib.suppress(DueqError):  # then it comes back when its lease is over
+                            await self._doq.give_back(first.queueName, lease)
         finally:
             credit.close()
         await context.abort(grpc.StatusCode.UNKNOWN, "EOF")
 
-    async def _next(self, name: str, ack: bool) -> Message:
+    async def _next(self, name: str, ack: bool) -> tuple[Message, Lease]:
         """Wait for a message, and for the queue, too."""
         while True:
             begun = asyncio.get_running_loop().time()
             try:
-                return await self._doq.dequeue(name, ack, _LOOK_S)
+                return await self._doq.take(name, ack, _LOOK_S)
             except DoqError:
                 # Without the queue the answer comes at once.
                 await asyncio.sleep(max(_AGAIN_S - (asyncio.get_running_loop().time() - begun), 0))

@@ -12,6 +12,7 @@ from dueq.client import calls
 from dueq.client.aio import AsyncMessage
 from dueq.client.calls import Call
 from dueq.client.message_state import MessageState
+from dueq.client.pulls import Lease
 from dueq.errors import KeyTaken, MessageLeased, MessageNotFound, TopicExists, TopicNotFound, VersionDiffers
 from dueq.gateway.faces.doq import number
 from dueq.gateway.faces.doq.failures import DoqError, Kind
@@ -164,8 +165,13 @@ class Doq:
         self._rates.count(name, "enqueue")
         return own
 
-    async def dequeue(self, name: str, ack: bool, wait_s: float = 0.0) -> Message:
-        """Take a message; with `ack` it is done before anybody has it: at most once.
+    async def dequeue(self, name: str, ack: bool) -> Message:
+        """Take a message; raises as `take`."""
+        message, _ = await self.take(name, ack, 0.0)
+        return message
+
+    async def take(self, name: str, ack: bool, wait_s: float) -> tuple[Message, Lease]:
+        """Take a message, and its lease; with `ack` it is done before anybody has it: at most once.
 
         Raises:
             DoqError: the queue is empty, after `wait_s` seconds.
@@ -183,10 +189,15 @@ class Doq:
             reason = f"the key {message.key!r:.80} is no number of doq"
             await self._client.settle(topic, [(message.id, message.token)], "nack", dead=True, reason=reason)
         self._rates.count(name, "dequeue")
+        lease = message.id, message.token
         if ack:
-            await self._client.settle(topic, [(message.id, message.token)], "ack")
+            await self._client.settle(topic, [lease], "ack")
             self._rates.count(name, "ack")
-        return _shown(found, message)
+        return _shown(found, message), lease
+
+    async def give_back(self, name: str, lease: Lease) -> None:
+        """Give a message back as it was: nobody has seen it."""
+        await self._client.settle(topic_of(name), [lease], "release")
 
     async def get(self, name: str, which: int) -> Message:
         """Return a message, in flight or not."""
