@@ -11,9 +11,9 @@ import os
 import secrets as chance
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dueq.client import arguments, times, topic_changes
 from dueq.client.backoff import Backoff, backoff_document
@@ -21,7 +21,14 @@ from dueq.client.calls import Call, Steps
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
 from dueq.client.times import Seconds
-from dueq.errors import EndpointNotFound, InvalidRequest, NotYetApplied, VersionDiffers
+from dueq.errors import (
+    DueqError,
+    EndpointNotFound,
+    InvalidRequest,
+    NotYetApplied,
+    OutcomeUnknown,
+    VersionDiffers,
+)
 from dueq_codecs.endpoint import (
     DISABLED_MAX,
     IN_FLIGHT_MAX,
@@ -134,6 +141,18 @@ class StoredEndpoint:
         )
 
 
+class Made(NamedTuple):
+    """What a change has made.
+
+    Attributes:
+        info: the endpoint as it was sent to be stored: brokers may seal its secrets after that.
+        secret: that was made for it, "" if none was.
+    """
+
+    info: EndpointInfo
+    secret: str
+
+
 def _instant(ms: int) -> datetime | None:
     return times.moment(ms) if ms else None
 
@@ -221,8 +240,8 @@ def put(
     targets: bool,
     backoff: Backoff | None,
     if_version: int | None,
-) -> Steps[str]:
-    """Create an endpoint, or change one; returns the secret that was made for it, "" if none was."""
+) -> Steps[Made]:
+    """Create an endpoint, or change one."""
     wanted = {
         "name": name,
         "url": url,
@@ -235,6 +254,7 @@ def put(
     given = None if secrets is None else [[_own(secret), 0] for secret in secrets]
     changes: dict[str, Any] = {} if backoff is None else {"backoff": backoff_document(backoff)}
     _check({**wanted, "version": 1, "disabled": "", "secrets": given or [[new_secret(), 0]]})
+    made = ""
     while True:
         settings: TopicSettings = yield _settings(topic)
         version, before = settings.version, settings.endpoint
@@ -242,6 +262,8 @@ def put(
             stored = yield from _of_topic(topic)
             if stored is None:
                 continue
+            if _among(made, stored.document["secrets"]):  # the last attempt was stored, and others followed
+                return Made(stored.info(), made)
             if stored.name != name:
                 raise InvalidRequest(f"topic {topic!r} has the endpoint {stored.name!r} already")
             version, before = stored.settings_version, stored.document
@@ -249,45 +271,39 @@ def put(
         if backoff is None and settings.backoff is None:
             changes["backoff"] = DEFAULT_BACKOFF.document()
         kept = given or (before["secrets"] if before is not None else None)
-        made = ""  # somebody else may have created it since the last attempt, with another secret
         if kept is None:
-            made = new_secret()
+            made = made or new_secret()
             kept = [[made, 0]]
+        else:
+            made = ""  # somebody else has created it since the last attempt, with another secret
         # An endpoint that was deleted had no later version than the settings have.
         number = (before["version"] if before is not None else version) + 1
         document = {**wanted, "version": number, "disabled": "", "secrets": kept}
         if before is not None:
             document["disabled"] = before["disabled"]
-        try:
-            if (yield from _stored(topic, {**changes, "endpoint": document}, version)):
-                return made
-        except NotYetApplied:  # it is stored: an error would hide the secret, which is never shown again
-            if not made:
-                raise
-            return made
+        if (yield from _stored_with(made, topic, {**changes, "endpoint": document}, version)):
+            info = StoredEndpoint(topic, version, settings.paused, settings.paused_until_ms, document).info()
+            return Made(info, made)
 
 
-def rotate(name: str, secret: str | None, grace: Seconds, now_ms: int) -> Steps[str]:
-    """Sign with a new secret, and for a while with the present ones too; returns the new one."""
+def rotate(name: str, secret: str | None, grace: Seconds, now_ms: int) -> Steps[Made]:
+    """Sign with a new secret, and for a while with the present ones too."""
     grace_ms = times.duration_ms(grace, "grace", 0, 366 * 24 * 3600 * 1000)
-    made = new_secret() if secret is None else _own(secret)
+    made = new_secret() if secret is None else ""
+    newest = made if secret is None else _own(secret)
 
     def edit(document: Document) -> dict[str, Any]:
         until = now_ms + grace_ms
         old = [
             [each, min(end or until, until)]
             for each, end in document["secrets"]
-            if secret_id(each) != secret_id(made)
+            if secret_id(each) != secret_id(newest)
         ]
         used = [[each, end] for each, end in old if end > now_ms]
-        return {"secrets": [[made, 0], *used[: SECRETS_MAX - 1]]}
+        return {"secrets": [[newest, 0], *used[: SECRETS_MAX - 1]]}
 
-    try:
-        yield from _changed(name, edit)
-    except NotYetApplied:  # as in `put`
-        if secret is not None:
-            raise
-    return made
+    changed = yield from _changed(name, edit, made=made)
+    return Made(changed.info(), made)
 
 
 def resume(name: str) -> Steps[None]:
@@ -373,14 +389,48 @@ def _expect(name: str, present: int, wanted: int | None) -> None:
 
 
 def _changed(
-    name: str, edit: Callable[[Document], Document], settings: Mapping[str, Any] | None = None
-) -> Steps[None]:
+    name: str,
+    edit: Callable[[Document], Document],
+    settings: Mapping[str, Any] | None = None,
+    made: str = "",
+) -> Steps[StoredEndpoint]:
     while True:
         found = yield from find(name)
         document = {**found.document, **edit(found.document), "version": found.version + 1}
         changes = {**(settings or {}), "endpoint": document}
-        if (yield from _stored(found.topic, changes, found.settings_version)):
-            return
+        if (yield from _stored_with(made, found.topic, changes, found.settings_version)):
+            return replace(found, document=document)
+
+
+def _stored_with(made: str, topic: str, changes: Document, version: int) -> Steps[bool]:
+    """Store changes as `_stored` does; with a secret that was made, an error is only raised if it may not be stored.
+
+    An error would hide the secret, which is never shown again.
+    """
+    try:
+        return (yield from _stored(topic, changes, version))
+    except NotYetApplied:
+        if not made:
+            raise
+        return True
+    except OutcomeUnknown:
+        if not made or not (yield from _is_stored(topic, made)):
+            raise
+        return True
+
+
+def _is_stored(topic: str, secret: str) -> Steps[bool]:
+    """Return whether the endpoint of a topic is known to have a secret."""
+    try:
+        found = yield from _of_topic(topic)
+    except DueqError:
+        return False
+    return found is not None and _among(secret, found.document["secrets"])
+
+
+def _among(secret: str, stored: Sequence[Sequence[Any]]) -> bool:
+    """Return whether a secret that was made, if one was, is one of those that are stored, sealed or not."""
+    return bool(secret) and any(secret_id(each) == secret_id(secret) for each, _ in stored)
 
 
 def _stored(topic: str, changes: Document, version: int) -> Steps[bool]:

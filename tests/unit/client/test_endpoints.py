@@ -11,7 +11,9 @@ from dueq import (
     Client,
     EndpointNotFound,
     InvalidRequest,
+    NotLeader,
     NotYetApplied,
+    OutcomeUnknown,
     TopicNotFound,
     VersionDiffers,
 )
@@ -189,3 +191,62 @@ def test_a_secret_that_was_made_is_told_though_it_is_not_in_force_everywhere(
         client.set_endpoint("billing", "bills", URL + "/2")
     with pytest.raises(NotYetApplied):
         client.rotate_endpoint("billing", OTHER)
+
+
+def secrets_of(client: Client, name: str) -> list[str]:
+    return [each for each, _ in stored(client, name).document["secrets"]]
+
+
+def test_a_secret_that_was_made_is_told_though_the_answer_was_lost(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be stored, and is never shown again: so it is looked for."""
+    real = endpoints._stored
+
+    def lost(topic: str, changes: Document, version: int) -> Steps[bool]:
+        yield from real(topic, changes, version)
+        raise OutcomeUnknown("no answer in time")
+
+    monkeypatch.setattr(endpoints, "_stored", lost)
+    first = client.set_endpoint("billing", "bills", URL)
+    assert secrets_of(client, "billing") == [first]
+    second = client.rotate_endpoint("billing")
+    assert secrets_of(client, "billing") == [second, first]
+    with pytest.raises(OutcomeUnknown):
+        client.set_endpoint("billing", "bills", URL + "/2")
+
+
+def test_no_secret_is_told_that_is_not_known_to_be_stored(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(topic: str, changes: Document, version: int) -> Steps[bool]:
+        raise OutcomeUnknown("no answer in time")
+        yield
+
+    def unread() -> Steps[list[StoredEndpoint]]:
+        raise NotLeader("nobody answers")
+        yield
+
+    monkeypatch.setattr(endpoints, "_stored", lost)
+    with pytest.raises(OutcomeUnknown):
+        client.set_endpoint("billing", "bills", URL)
+    monkeypatch.setattr(endpoints, "every", unread)
+    with pytest.raises(OutcomeUnknown):
+        client.set_endpoint("billing", "bills", URL)
+
+
+def test_a_secret_that_was_made_is_told_though_another_change_has_followed_before_the_answer(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is repeated where its first answer is lost; then the settings are of a later version."""
+    real = endpoints._stored
+
+    def overtaken(topic: str, changes: Document, version: int) -> Steps[bool]:
+        monkeypatch.setattr(endpoints, "_stored", real)
+        yield from real(topic, changes, version)
+        client.set_endpoint("billing", "bills", URL + "/2")
+        return (yield from real(topic, changes, version))
+
+    monkeypatch.setattr(endpoints, "_stored", overtaken)
+    assert [client.set_endpoint("billing", "bills", URL, if_version=0)] == secrets_of(client, "billing")
+    assert client.endpoint("billing").url == URL + "/2", "the later one counts"

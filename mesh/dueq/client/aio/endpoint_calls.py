@@ -57,14 +57,15 @@ class AsyncEndpointCalls:
 
         Returns:
             The secret that was made for the endpoint, which is never shown again; "" if none was. It is returned once
-            it is stored, also where some partitions have no leader that applies the change in time.
+            it is stored, also where some partitions have no leader that applies the change in time, and where the
+            answer was lost and the endpoint is found to have it.
 
         Raises:
             InvalidRequest: a value is outside its limits, the name is that of another topic's endpoint, or the topic
                 has another endpoint.
             VersionDiffers: the endpoint has another version than `if_version`.
         """
-        return await self.connection.follow(
+        made = await self.connection.follow(
             endpoints.put(
                 name,
                 topic,
@@ -80,6 +81,7 @@ class AsyncEndpointCalls:
             ),
             timeout,
         )
+        return made.secret
 
     async def endpoints(self, *, timeout: float | None = None) -> list[EndpointInfo]:
         """Return all endpoints by name."""
@@ -116,7 +118,9 @@ class AsyncEndpointCalls:
             EndpointNotFound: there is none of this name.
         """
         clock = await self.connection.clock(True, timeout)
-        return await self.connection.follow(endpoints.rotate(name, secret, grace, clock() // 1000), timeout)
+        steps = endpoints.rotate(name, secret, grace, clock() // 1000)
+        made = await self.connection.follow(steps, timeout)
+        return secret or made.secret
 
     async def pause_endpoint(
         self, name: str, until: Due | None = None, *, timeout: float | None = None

@@ -58,14 +58,15 @@ class EndpointCalls:
 
         Returns:
             The secret that was made for the endpoint, which is never shown again; "" if none was. It is returned once
-            it is stored, also where some partitions have no leader that applies the change in time.
+            it is stored, also where some partitions have no leader that applies the change in time, and where the
+            answer was lost and the endpoint is found to have it.
 
         Raises:
             InvalidRequest: a value is outside its limits, the name is that of another topic's endpoint, or the topic
                 has another endpoint.
             VersionDiffers: the endpoint has another version than `if_version`.
         """
-        return self.connection.follow(
+        made = self.connection.follow(
             endpoints.put(
                 name,
                 topic,
@@ -81,6 +82,7 @@ class EndpointCalls:
             ),
             timeout,
         )
+        return made.secret
 
     def endpoints(self, *, timeout: float | None = None) -> list[EndpointInfo]:
         """Return all endpoints by name."""
@@ -117,7 +119,9 @@ class EndpointCalls:
             EndpointNotFound: there is none of this name.
         """
         clock = self.connection.clock(True, timeout)
-        return self.connection.follow(endpoints.rotate(name, secret, grace, clock() // 1000), timeout)
+        steps = endpoints.rotate(name, secret, grace, clock() // 1000)
+        made = self.connection.follow(steps, timeout)
+        return secret or made.secret
 
     def pause_endpoint(self, name: str, until: Due | None = None, *, timeout: float | None = None) -> None:
         """Pause the topic of an endpoint, as `pause` does.
