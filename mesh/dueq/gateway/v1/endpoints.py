@@ -8,11 +8,14 @@ from fastapi import APIRouter, Depends, Header, Path, Request, Response, status
 from pydantic import Field
 
 from dueq import EndpointInfo
-from dueq.client.endpoints import DEFAULT_IN_FLIGHT, DEFAULT_TIMEOUT_S, GRACE_S
+from dueq.client import endpoints
+from dueq.client.endpoints import DEFAULT_IN_FLIGHT, DEFAULT_TIMEOUT_S, GRACE_S, Made
+from dueq.errors import DueqError
 from dueq.gateway import instants
 from dueq.gateway.access import TheService, TheWebhooks
 from dueq.gateway.bodies import JsonRoute
 from dueq.gateway.gone import unless_gone
+from dueq.gateway.service import Service
 from dueq.gateway.v1.model import Answer, Asked, Duration, Instant, Said
 from dueq.gateway.v1.preconditions import version_seen
 from dueq.gateway.webhooks.counters import Counters
@@ -83,8 +86,9 @@ class Endpoint(Answer):
     disabled: str = Field(description="Why nothing is sent any more; empty: it is in use.")
     paused: bool = Field(description="Its topic is.")
     paused_until: Said | None
-    sealed: bool = Field(
-        description="Its secrets are stored so that only brokers' and gateways' key opens them."
+    sealed: bool | None = Field(
+        description="Its secrets are stored so that only brokers' and gateways' key opens them. null: that is not "
+        "known yet, as no broker answers right after a change."
     )
     secret: str | None = Field(default=None, description="That was made for it; it is never shown again.")
     here: Here | None = Field(default=None, description="Left out of lists, and where it is not served.")
@@ -146,13 +150,14 @@ async def put(
     response: Response,
 ) -> Endpoint:
     """The ETag is its name and version."""
-    made = await service.client.set_endpoint(
-        name, asked.topic, asked.url, secrets=asked.secrets,
-        request_timeout=instants.duration(asked.timeout, "body.timeout"), max_in_flight=asked.max_in_flight,
-        headers=asked.headers, matching=asked.filter, targets=asked.targets, if_version=version,
+    timeout = instants.duration(asked.timeout, "body.timeout")
+    steps = endpoints.put(
+        name, asked.topic, asked.url, asked.secrets, timeout, asked.max_in_flight, asked.headers, asked.filter,
+        asked.targets, None, version,
     )  # fmt: skip
+    made = await service.client.connection.follow(steps, None)
     webhooks.look()
-    return tagged(answer(await service.client.endpoint(name), made), response)
+    return tagged(await _changed(service, made), response)
 
 
 @router.get("", summary="List the endpoints, by name")
@@ -200,9 +205,11 @@ async def rotated(
 ) -> Endpoint:
     wanted = asked or Rotation()
     grace = instants.duration(wanted.grace, "body.grace")
-    made = await service.client.rotate_endpoint(name, wanted.secret, grace=grace)
+    now_ms = await service.now_us() // 1000
+    steps = endpoints.rotate(name, wanted.secret, grace, now_ms)
+    made = await service.client.connection.follow(steps, None)
     webhooks.look()
-    return answer(await service.client.endpoint(name), "" if wanted.secret else made)
+    return await _changed(service, made)
 
 
 @router.post("/{name}/test", summary="Send a request that is no message's, and show the answer")
@@ -210,6 +217,17 @@ async def tested(name: Name, webhooks: TheWebhooks, request: Request) -> Tested:
     """If you are gone before the receiver answers, nobody waits for it any more."""
     found = await unless_gone(request, webhooks.test(name))
     return Tested(status=found.status, seconds=round(found.seconds, 6), text=found.text)
+
+
+async def _changed(service: Service, made: Made) -> Endpoint:
+    """Return an endpoint that was changed, as it is stored; as it was sent, if nobody can say that.
+
+    A secret is told now or never.
+    """
+    try:
+        return answer(await service.client.endpoint(made.info.name), made.secret)
+    except DueqError:
+        return answer(made.info, made.secret).model_copy(update={"sealed": None})
 
 
 def tagged(found: Endpoint, response: Response) -> Endpoint:
