@@ -330,7 +330,9 @@ def disable(used: StoredEndpoint, reason: str) -> Steps[bool]:
     """Disable an endpoint and pause its topic, unless it was changed meanwhile; returns whether it was not."""
     while True:
         found = yield from _of_topic(used.topic)
-        if found is None or (found.name, found.version) != (used.name, used.version):
+        # Versions begin anew with a topic that is deleted and made again.
+        same = ("name", "version", "url")
+        if found is None or any(found.document[each] != used.document[each] for each in same):
             return False
         document = {
             **found.document,

@@ -122,6 +122,18 @@ def test_an_endpoint_is_disabled_only_as_the_version_that_was_used(client: Clien
     assert (info.disabled, info.paused) == ("", False)
 
 
+def test_what_an_endpoint_was_told_before_its_topic_was_made_again_does_not_disable_it(
+    client: Client,
+) -> None:
+    client.set_endpoint("billing", "bills", URL)
+    used = stored(client, "billing")
+    client.delete_topic("bills")
+    client.create_topic("bills")
+    client.set_endpoint("billing", "bills", URL + "/2")
+    assert stored(client, "billing").version == used.version
+    assert not client.connection.follow(endpoints.disable(used, "410 Gone"), None)
+
+
 def test_a_change_may_say_which_version_it_is_about(client: Client) -> None:
     with pytest.raises(VersionDiffers, match="endpoint 'billing' is not there, and version 1 was expected"):
         client.set_endpoint("billing", "bills", URL, if_version=1)

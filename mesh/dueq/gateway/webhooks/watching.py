@@ -146,9 +146,10 @@ class Webhooks:
         wanted = {each.name: each for each in map(self._opened, found) if each is not None}
         for name, worker in list(self._workers.items()):
             new = wanted.get(name)
-            same = new is not None and (new.topic, new.version) == (
+            # Versions begin anew with a topic that is deleted and made again.
+            same = new is not None and (new.topic, new.document) == (
                 worker.endpoint.topic,
-                worker.endpoint.version,
+                worker.endpoint.document,
             )
             if not same or worker.done:
                 self._leave(name)

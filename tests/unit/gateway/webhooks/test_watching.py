@@ -115,11 +115,20 @@ async def sent_to_a_target(monkeypatch: pytest.MonkeyPatch, mesh: Mesh) -> tuple
     return webhooks, receiver
 
 
-def stored(topic: str, version: int = 1, disabled: str = "", timeout_ms: int = 1000) -> StoredEndpoint:
+SECRET = new_secret()
+
+
+def stored(
+    topic: str,
+    version: int = 1,
+    disabled: str = "",
+    timeout_ms: int = 1000,
+    url: str = "https://example.com",
+) -> StoredEndpoint:
     document = {
-        "name": f"of-{topic}", "version": version, "url": "https://example.com", "timeout_ms": timeout_ms,
+        "name": f"of-{topic}", "version": version, "url": url, "timeout_ms": timeout_ms,
         "in_flight": 1, "headers": {}, "filter": {}, "targets": True, "disabled": disabled,
-        "secrets": [[new_secret(), 0]],
+        "secrets": [[SECRET, 0]],
     }  # fmt: skip
     return StoredEndpoint(topic, version, False, 0, document)
 
@@ -146,6 +155,21 @@ def test_what_is_in_use_is_served_as_it_is_now() -> None:
         assert mesh.opened.empty()
 
     asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_an_endpoint_of_a_topic_that_was_made_again_is_served_as_it_is_now() -> None:
+    """Its version is that of the old one: messages went to the old URL for good."""
+
+    async def story() -> None:
+        mesh = Mesh([stored("a")])
+        webhooks = Webhooks(mesh)  # type: ignore[arg-type]
+        webhooks.start()
+        assert await mesh.opened.get() == "a"
+        mesh.found = [[stored("a", url="https://example.org")]]
+        assert (await mesh.opened.get(), await mesh.closed.get()) == ("a", "a")
+        await webhooks.close()
+
+    asyncio.run(asyncio.wait_for(story(), 10))
 
 
 @pytest.mark.parametrize("following", [[stored("a", 2)], [stored("a", 2, "410")], []])
