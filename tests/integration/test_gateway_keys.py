@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 
@@ -56,6 +57,21 @@ def test_what_a_key_names_is_moved_changed_and_cancelled_if_it_is_as_it_was_seen
     assert gateway("DELETE", path, None, seen)[0] == 412
     assert gateway("DELETE", path)[0] == 204
     assert gateway("GET", path)[0] == gateway("DELETE", path)[0] == 404
+
+
+def test_a_key_may_have_line_breaks(gateway: Caller, unique: str) -> None:
+    """The path of such a key led nowhere, or to the message whose key is the same without its last line break."""
+    ids = {
+        key: gateway("POST", f"{unique}/messages", {"payload": "x", "delay": "1h", "key": key})[1]["id"]
+        for key in ("a", "a\n", "a\nb")
+    }
+    for key, message_id in ids.items():
+        path = f"{unique}/keys/{quote(key, safe='')}"
+        assert gateway("GET", path)[1]["id"] == message_id
+        assert gateway("POST", f"{path}/move", {"delay": "2h"})[1]["id"] == message_id
+    assert gateway("DELETE", f"{unique}/keys/a%0A")[0] == 204
+    left = [each["key"] for each in gateway("GET", f"{unique}/messages")[1]["messages"]]
+    assert sorted(left) == ["a", "a\nb"]
 
 
 def test_of_many_those_whose_keys_are_taken_are_told(gateway: Caller, unique: str) -> None:

@@ -60,7 +60,7 @@ async def listed(topic: Topic, service: TheService, limit: Count = 100, cursor: 
     return GroupList(groups=shown, cursor=shown[-1].name if more else None)
 
 
-@router.put("/{group:path}", status_code=status.HTTP_204_NO_CONTENT, summary="Set something for a group")
+@router.put("/{group:text}", status_code=status.HTTP_204_NO_CONTENT, summary="Set something for a group")
 async def changed(
     topic: Topic,
     group: Annotated[str, Path(description="Its name, such as acme.reports.")],

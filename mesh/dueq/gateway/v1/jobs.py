@@ -38,22 +38,22 @@ async def listed(topic: Topic, service: TheService) -> JobList:
     return JobList(jobs=[_answer(info) for info in await service.client.jobs(topic)])
 
 
-@router.get("/{job:path}", summary="Show a job, by its name or key")
+@router.get("/{job:text}", summary="Show a job, by its name or key")
 async def shown(topic: Topic, job: str, service: TheService) -> JobAnswer:
     return _answer(await service.job(topic, job))
 
 
-@router.post("/{job:path}/commit", summary="Have all messages of a hidden job delivered")
+@router.post("/{job:text}/commit", summary="Have all messages of a hidden job delivered")
 async def committed(topic: Topic, job: str, service: TheService) -> JobAnswer:
     return _answer(await service.end_job(topic, job, commit=True))
 
 
-@router.post("/{job:path}/abort", summary="Drop all messages of a hidden job")
+@router.post("/{job:text}/abort", summary="Drop all messages of a hidden job")
 async def aborted(topic: Topic, job: str, service: TheService) -> JobAnswer:
     return _answer(await service.end_job(topic, job, commit=False))
 
 
-@router.post("/{job:path}/cancel", summary="Take back the messages that no consumer has")
+@router.post("/{job:text}/cancel", summary="Take back the messages that no consumer has")
 async def cancelled(topic: Topic, job: str, service: TheService) -> JobAnswer:
     await service.client.cancel_job(topic, job)
     return _answer(await service.job(topic, job))

@@ -26,7 +26,7 @@ Group = Annotated[
 ]
 
 
-@router.get("/{key:path}", summary="Show the message that a key names")
+@router.get("/{key:text}", summary="Show the message that a key names")
 async def shown(
     topic: Topic,
     key: Key,
@@ -45,7 +45,7 @@ async def shown(
 
 
 @router.delete(
-    "/{key:path}", status_code=status.HTTP_204_NO_CONTENT, summary="Cancel the message that a key names"
+    "/{key:text}", status_code=status.HTTP_204_NO_CONTENT, summary="Cancel the message that a key names"
 )
 async def cancelled(topic: Topic, key: Key, service: TheService, seen: IfMatch, group: Group = None) -> None:
     """Once this is answered, the message is never delivered."""
@@ -53,7 +53,7 @@ async def cancelled(topic: Topic, key: Key, service: TheService, seen: IfMatch, 
     await service.client.producer(topic).cancel(key=key, group=group, if_version=version)
 
 
-@router.post("/{key:path}/move", summary="Give the message that a key names another instant")
+@router.post("/{key:text}/move", summary="Give the message that a key names another instant")
 async def moved(
     topic: Topic, key: Key, asked: Move, service: TheService, seen: IfMatch, group: Group = None
 ) -> Scheduled:
@@ -65,7 +65,7 @@ async def moved(
 
 
 @router.post(
-    "/{key:path}/change", status_code=status.HTTP_204_NO_CONTENT,
+    "/{key:text}/change", status_code=status.HTTP_204_NO_CONTENT,
     summary="Give the message that a key names another rank",
 )  # fmt: skip
 async def changed(

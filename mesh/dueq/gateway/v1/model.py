@@ -1,4 +1,4 @@
-"""The common base of all models of the native API, and the fields that several of them have."""
+"""The common base of all models of the native API, the fields that several of them have, and names in paths."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.convertors import Convertor, register_url_convertor
 
 from dueq import limits
 from dueq.gateway.asked import Known
@@ -49,3 +50,19 @@ Count = Annotated[int, Query(ge=1, le=limits.GATEWAY_ITEMS_MAX, description="How
 Cursor = Annotated[
     str, Query(description="Where to go on: the `cursor` of the page before.", max_length=1024)
 ]
+
+
+class _Text(Convertor[str]):
+    """Any text, slashes and line breaks included: with `path`, `a%0A` would be the name `a`."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("text", _Text())
+"""`{key:text}` in the path of a route."""

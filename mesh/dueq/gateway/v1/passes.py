@@ -145,12 +145,12 @@ async def discarded(topic: Topic, service: TheService, asked: Discard | None = N
     return await _progress(service, await service.client.discard_where(topic, wanted, name=asked.name))
 
 
-@router.get("/passes/{name:path}", summary="How far work on many messages is")
+@router.get("/passes/{name:text}", summary="How far work on many messages is")
 async def progress(topic: Topic, name: Annotated[str, Path()], service: TheService) -> PassAnswer:
     return _answer(name, await service.progress(topic, name))
 
 
-@router.delete("/passes/{name:path}", summary="Stop work on many messages; what it has done stays done")
+@router.delete("/passes/{name:text}", summary="Stop work on many messages; what it has done stays done")
 async def stopped(topic: Topic, name: Annotated[str, Path()], service: TheService) -> PassAnswer:
     return _answer(name, await service.stop_pass(topic, name))
 

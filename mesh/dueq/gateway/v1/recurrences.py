@@ -95,13 +95,13 @@ async def listed(
     )
 
 
-@router.get("/{name:path}", summary="Show a recurrence")
+@router.get("/{name:text}", summary="Show a recurrence")
 async def shown(topic: Topic, name: Name, service: TheService) -> Recurrence:
     return _answer(await _known(service, topic, name))
 
 
 @router.put(
-    "/{name:path}", summary="Create a recurrence, or put other terms in place of its own",
+    "/{name:text}", summary="Create a recurrence, or put other terms in place of its own",
     responses={201: {"model": Recurrence, "description": "It was created."}},
 )  # fmt: skip
 async def put(topic: Topic, name: Name, asked: Terms, service: TheService, response: Response) -> Recurrence:
@@ -118,30 +118,30 @@ async def put(topic: Topic, name: Name, asked: Terms, service: TheService, respo
     return _answer(await _known(service, topic, name))
 
 
-@router.patch("/{name:path}", summary="Change a recurrence; what is left out stays as it is")
+@router.patch("/{name:text}", summary="Change a recurrence; what is left out stays as it is")
 async def changed(topic: Topic, name: Name, asked: Terms, service: TheService) -> Recurrence:
     await service.client.update_recurrence(topic, name, **await _terms(topic, asked, service))
     return _answer(await _known(service, topic, name))
 
 
-@router.delete("/{name:path}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a recurrence")
+@router.delete("/{name:text}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a recurrence")
 async def deleted(topic: Topic, name: Name, service: TheService) -> None:
     await service.client.delete_recurrence(topic, name)
 
 
-@router.post("/{name:path}/pause", summary="Let it wait for no tick")
+@router.post("/{name:text}/pause", summary="Let it wait for no tick")
 async def paused(topic: Topic, name: Name, service: TheService) -> Recurrence:
     await service.client.pause_recurrence(topic, name)
     return _answer(await _known(service, topic, name))
 
 
-@router.post("/{name:path}/resume", summary="Let it wait for its next tick again")
+@router.post("/{name:text}/resume", summary="Let it wait for its next tick again")
 async def resumed(topic: Topic, name: Name, service: TheService) -> Recurrence:
     await service.client.resume_recurrence(topic, name)
     return _answer(await _known(service, topic, name))
 
 
-@router.post("/{name:path}/trigger", status_code=status.HTTP_201_CREATED, summary="Make one message at once")
+@router.post("/{name:text}/trigger", status_code=status.HTTP_201_CREATED, summary="Make one message at once")
 async def triggered(topic: Topic, name: Name, service: TheService) -> Triggered:
     return Triggered(id=await service.client.trigger_recurrence(topic, name))
 
