@@ -12,6 +12,7 @@ window.fetch = async (address, ...rest) => {
   return answer;
 };
 """
+FIRST_COUNT_IS_LATE = FIRST_LIST_IS_LATE.replace("/dashboard/messages", "/dashboard/seconds")
 FIRST_LIST_FAILS = """
 const own = window.fetch;
 let first = true;

@@ -8,11 +8,13 @@ import pytest
 
 pytest.importorskip("selenium")
 
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from dueq import Client
 from tests.browser.made_up import (
     A_HUNDRED_AND_TWENTY_TOPICS,
+    FIRST_COUNT_IS_LATE,
     FIRST_LIST_FAILS,
     FIRST_LIST_IS_LATE,
     NO_STREAM,
@@ -142,3 +144,19 @@ def test_a_list_that_could_not_be_read_is_read_again_by_itself(tab: Tab, client:
         tab.go("/messages?topic=again")
         tab.says("back", "tbody")
     assert tab.texts(".refused") == []
+
+
+def test_a_count_that_comes_late_is_not_shown_in_place_of_a_later_one(tab: Tab, client: Client) -> None:
+    client.create_topic("seconds", replicas=3)
+    at_ms = (int(time.time() * 1000) // HOUR_MS + 30) * HOUR_MS
+    client.producer("seconds").schedule_many([b"x"] * 7, [at_ms] * 7)
+    with tab.running(FIRST_COUNT_IS_LATE):
+        tab.go("/topic?topic=seconds&ahead=604800")
+        tab.until(lambda: tab.all("svg.picks .column"))
+        tab.press("Count")
+        tab.until(lambda: tab.driver.execute_script("return Boolean(window.release)"))
+        tab.find("svg.picks").send_keys(Keys.ARROW_RIGHT, Keys.ENTER)
+        tab.says("7 messages wait until a second")
+        tab.driver.execute_async_script("window.release(); setTimeout(arguments[0], 0);")
+        tab.says("7 messages wait until a second")
+        assert not [each for each in tab.texts("p") if "0 messages wait" in each]

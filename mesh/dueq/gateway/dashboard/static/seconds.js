@@ -20,13 +20,20 @@ export function seconds(topic) {
   const form = h("form", { class: "tools" }, moment("From", from), field("For", length), go);
   const element = section("Any second ahead", form, told, refused, drawing.element);
 
+  let asked = 0;
+
   async function ask(begin, wanted) {
+    asked += 1;
+    const mine = asked;
+    // What was asked for before may be answered later: only the last answer is shown.
+    const last = () => mine === asked;
     say(refused, "");
     say(told, "Counting…");
     go.disabled = true;
     try {
       const query = new URLSearchParams({ topic, from: begin, seconds: wanted });
       const found = await call("GET", `/dashboard/seconds?${query}`);
+      if (!last()) return;
       const total = found.due.reduce((sum, [, value]) => sum + value, 0);
       say(told, `${count(total, "message waits", "messages wait")} until a second from ${instant(begin)} to ${instant(begin + wanted * 1000)}.` +
         (found.complete ? "" : ` There are more: only the first ${number(found.most)} or so were counted. Choose a shorter time.`));
@@ -34,10 +41,11 @@ export function seconds(topic) {
       drawing.update({ at: begin, since: 0, delivered: [], due: found.due, past: 0, ahead: wanted, step: 1, chosen: true });
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
+      if (!last()) return;
       say(told, "");
       say(refused, error.message);
     } finally {
-      go.disabled = false;
+      if (last()) go.disabled = false;
     }
   }
 
