@@ -1,7 +1,7 @@
 // What a person does from here: requests, questions before what cannot be undone, progress, and what came of it.
 
 import { field, fresh, h, put, say } from "./dom.js";
-import { count, number } from "./words.js";
+import { count, number, visible } from "./words.js";
 
 const POLL_MS = 700;
 
@@ -60,22 +60,24 @@ export async function act(work, done) {
 /**
  * Ask before something is done. Resolves to true once it was done.
  *
- * title, text; fields: elements of the form; word: what must be typed; confirm: the button; danger; run(): does it.
+ * title, text; fields: elements of the form; word: what must be typed, as it is seen; confirm: the button; danger;
+ * run(): does it.
  */
 export function ask({ title, text, fields = [], word = "", confirm, danger = false, run }) {
   return new Promise((resolve) => {
     const heading = fresh("asked");
+    const wanted = visible(word).trim();
     const refused = h("p", { class: "refused", role: "alert" });
     const typed = word ? h("input", { type: "text", autocomplete: "off", spellcheck: "false", autocapitalize: "off" }) : null;
     const go = h("button", { type: "submit", class: danger ? "main danger" : "main", disabled: Boolean(word) }, confirm);
     const form = h("form", { method: "dialog" },
       h("h2", { id: heading }, title), text ? h("p", {}, text) : null, fields,
-      typed ? field(`This cannot be undone. Type ${word} to go on`, typed) : null, refused,
+      typed ? field(`This cannot be undone. Type ${wanted} to go on`, typed) : null, refused,
       h("div", { class: "acts" }, h("button", { type: "button", onclick: () => dialog.close() }, "Back"), go));
     const dialog = h("dialog", { "aria-labelledby": heading }, form);
     let done = false;
     typed?.addEventListener("input", () => {
-      go.disabled = typed.value.trim() !== word;
+      go.disabled = typed.value.trim() !== wanted;
     });
     form.addEventListener("submit", async (event) => {
       event.preventDefault();

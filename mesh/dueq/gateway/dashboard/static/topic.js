@@ -7,7 +7,7 @@ import { moment } from "./moments.js";
 import { lateness, state } from "./now.js";
 import { seconds } from "./seconds.js";
 import { figures, trouble } from "./trouble.js";
-import { bytes, clock, count, duration, exactly, fromInput, iso, number, timeElement, uncounted } from "./words.js";
+import { bytes, clock, count, duration, exactly, fromInput, iso, number, timeElement, uncounted, visible } from "./words.js";
 
 const PAST_S = 300;
 const SPANS = { 300: "5 minutes", 3600: "1 hour", 86400: "1 day", 604800: "1 week", 2592000: "30 days", 34560000: "400 days" };
@@ -127,7 +127,7 @@ function settings(info) {
     ["Not delivered in time", info.expired === "dead" ? "dead" : "finished"],
     ["Dead ones are kept for", exactly(info.dead_retention_s)],
     ["Keys", info.keys === "unique" ? `unique${info.remember_s ? `, and taken for ${exactly(info.remember_s)} after a message is finished` : ""}` : "free"],
-    ...Object.entries(info.labels).map(([name, value]) => [`Label ${name}`, value.slice(0, 200)]),
+    ...Object.entries(info.labels).map(([name, value]) => [`Label ${visible(name)}`, visible(value.slice(0, 200))]),
     ["Version", String(info.settings_version)],
   ];
   return rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
@@ -280,7 +280,7 @@ const LISTS = [
   {
     title: "Recurrences", path: "recurrences", paged: true, key: (row) => row.name,
     columns: (topic, again) => [
-      { title: "Recurrence", heads: true, cell: (row) => row.name },
+      { title: "Recurrence", heads: true, cell: (row) => visible(row.name) },
       { title: "When", cell: (row) => row.cron ? `${row.cron}${row.zone ? ` (${row.zone})` : ""}` : row.every_seconds ? `every ${duration(row.every_seconds)}` : count(row.at.length, "instant") },
       { title: "State", cell: (row) => (row.paused ? { text: "paused", pill: "warn" } : { text: "at work", pill: "well" }) },
       { title: "Next", cell: (row) => at(row.next) },
@@ -289,9 +289,9 @@ const LISTS = [
         const own = (verb) => path(topic, "recurrences", row.name, verb);
         const verb = row.paused ? "resume" : "pause";
         return buttons(
-          button("Trigger", row.name, () => act(() => call("POST", own("trigger"), undefined, `trigger recurrence ${row.name}`), `${row.name} has made a message.`).then(() => again())),
+          button("Trigger", row.name, () => act(() => call("POST", own("trigger"), undefined, `trigger recurrence ${row.name}`), `${visible(row.name)} has made a message.`).then(() => again())),
           button(row.paused ? "Resume" : "Pause", row.name, () => act(() => call("POST", own(verb), undefined, `${verb} recurrence ${row.name}`), "Done.").then(() => again())),
-          button("Delete…", row.name, () => ask({ title: `Delete ${row.name}?`, word: row.name, confirm: "Delete", danger: true,
+          button("Delete…", row.name, () => ask({ title: `Delete ${visible(row.name)}?`, word: row.name, confirm: "Delete", danger: true,
             run: () => call("DELETE", path(topic, "recurrences", row.name), undefined, `delete recurrence ${row.name}`) }).then((done) => done && again()), true));
       } },
     ],
@@ -299,7 +299,7 @@ const LISTS = [
   {
     title: "Groups", path: "groups", paged: true, key: (row) => row.name,
     columns: (topic, again) => [
-      { title: "Group", heads: true, cell: (row) => row.name || "(none)" },
+      { title: "Group", heads: true, cell: (row) => visible(row.name) || "(none)" },
       { title: "State", cell: (row) => (row.paused ? { text: "paused", pill: "warn" } : { text: "serving", pill: "well" }) },
       { title: "Messages", number: true, cell: (row) => number(row.messages) },
       { title: "Weight", number: true, cell: (row) => number(row.weight) },
