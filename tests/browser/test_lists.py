@@ -174,3 +174,12 @@ def test_what_hides_in_a_name_is_seen_and_need_not_be_typed(tab: Tab, client: Cl
     tab.write("This cannot be undone", "nightly")
     tab.press("Delete")
     tab.until(lambda: not list(client.recurrences("names")))
+
+
+def test_a_topic_that_was_made_again_is_shown_as_it_is_now(tab: Tab, client: Client) -> None:
+    client.create_topic("anew", replicas=3)
+    tab.go("/topic?topic=anew")
+    tab.says("timeline", "dd")
+    client.delete_topic("anew")
+    client.create_topic("anew", kind="priority", replicas=3)
+    tab.says("priority", "dd")

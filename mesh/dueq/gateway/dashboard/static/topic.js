@@ -88,10 +88,12 @@ export function show(frame) {
       say(more, info.partitions > view.parts.length && view.parts.length ? `The ${view.parts.length} with most trouble, of ${number(info.partitions)}.` : "");
       say(pause, info.paused ? "Resume" : "Pause…");
       pause.className = info.paused ? "main writes" : "writes";
-      const told = JSON.stringify([info.settings_version, info.paused, info.rate, info.burst, info.horizon_s, info.partitions, info.labels]);
-      if (told !== shown) {
-        shown = told;
-        put(facts, settings(info));
+      // The version alone does not say it: a topic that was made again begins with the first one.
+      const told = settings(info);
+      const text = JSON.stringify(told.map((each) => each.map(({ textContent }) => textContent)));
+      if (text !== shown) {
+        shown = text;
+        put(facts, told);
       }
     },
   };
