@@ -183,3 +183,11 @@ def test_a_topic_that_was_made_again_is_shown_as_it_is_now(tab: Tab, client: Cli
     client.delete_topic("anew")
     client.create_topic("anew", kind="priority", replicas=3)
     tab.says("priority", "dd")
+
+
+def test_a_message_that_is_due_after_the_year_9999_is_said_to_be_scheduled(tab: Tab, client: Client) -> None:
+    client.create_topic("late", replicas=3)
+    tab.go("/create?topic=late")
+    tab.write("Or after", "3000000d")
+    tab.press("Schedule")
+    tab.says("Scheduled for")

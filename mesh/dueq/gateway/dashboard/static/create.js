@@ -3,7 +3,7 @@
 import { call, path, Refused, toast } from "./acts.js";
 import { field, h, put, say, section } from "./dom.js";
 import { moment } from "./moments.js";
-import { fromInput, instant, iso, toInput } from "./words.js";
+import { fromInput, instant, iso, said, toInput } from "./words.js";
 
 export function show(frame) {
   const topic = h("input", { type: "text", value: frame.topic, required: true, autocomplete: "off", spellcheck: "false" });
@@ -73,7 +73,7 @@ function messageForm(topic) {
     if (group.value) body.group = group.value;
     if (attempts.value !== "") body.max_attempts = Number(attempts.value);
     const answer = await call("POST", path(topic.value, "messages"), body, "schedule a message");
-    return { text: `Scheduled for ${instant(Date.parse(answer.due))}: ${answer.id}`, link: "Show it",
+    return { text: `Scheduled for ${instant(said(answer.due))}: ${answer.id}`, link: "Show it",
       href: `/messages?${new URLSearchParams({ topic: topic.value, find: answer.id })}` };
   });
 }

@@ -7,7 +7,7 @@ import { moment } from "./moments.js";
 import { lateness, state } from "./now.js";
 import { seconds } from "./seconds.js";
 import { figures, trouble } from "./trouble.js";
-import { bytes, clock, count, duration, exactly, fromInput, iso, number, timeElement, uncounted, visible } from "./words.js";
+import { bytes, clock, count, duration, exactly, fromInput, iso, number, said, timeElement, uncounted, visible } from "./words.js";
 
 const PAST_S = 300;
 const SPANS = { 300: "5 minutes", 3600: "1 hour", 86400: "1 day", 604800: "1 week", 2592000: "30 days", 34560000: "400 days" };
@@ -250,7 +250,7 @@ function button(text, name, work, danger = false) {
   return h("button", { type: "button", class: danger ? "quiet danger" : "quiet", "aria-label": `${text} ${name}`, onclick: work }, text);
 }
 
-const at = (text) => (text ? { node: timeElement(Date.parse(text)), key: text } : null);
+const at = (text) => (text ? { node: timeElement(said(text)), key: text } : null);
 
 const endpoint = (name, verb = "") => `/v1/endpoints/${encodeURIComponent(name)}${verb}`;
 

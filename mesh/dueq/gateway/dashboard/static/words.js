@@ -72,6 +72,9 @@ export function instant(ms) {
 /** The instant in UTC, in full. */
 export const iso = (ms) => (Math.abs(ms) <= 8.64e15 ? new Date(ms).toISOString() : `${ms} ms`);
 
+/** The instant of an answer, ms: after the year 9999 the gateway says those. */
+export const said = (text) => (/^\d+$/.test(text) ? Number(text) : Date.parse(text));
+
 /** A time element: the viewer's zone, UTC in its title. */
 export function timeElement(ms, form = "instant") {
   const element = document.createElement("time");
