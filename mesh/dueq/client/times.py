@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -304,13 +306,15 @@ def _levels_inside() -> int:
 def duration_ms(value: Seconds, what: str, low_ms: int, high_ms: int) -> int:
     """Check a duration in seconds (or a timedelta) and return ms, rounded up.
 
+    16.1 is 16,100 ms, though the binary fraction is a little more than that.
+
     Raises:
         InvalidRequest: it is no number, or outside low … high.
     """
     if isinstance(value, timedelta):
         duration = -(-value // timedelta(milliseconds=1)) if value >= timedelta(0) else -1
     elif isinstance(value, Real) and not isinstance(value, _NO_NUMBERS) and 0 <= value <= high_ms:
-        duration = -int(-float(value) * 1000 // 1)
+        duration = math.ceil(Fraction(repr(float(value))) * 1000)
     else:
         duration = -1
     if not low_ms <= duration <= high_ms:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import Final
 
 from dueq import limits
@@ -155,13 +156,13 @@ def _checked_unit(value: int, where: str) -> int:
 
 
 def _duration_ms(value: Duration) -> int | None:
-    """Milliseconds, rounded up; None if it is no duration."""
+    """Milliseconds, rounded up, of the decimal number that stands there; None if it is no duration."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return math.ceil(value * 1000) if 0 <= value < 1e15 else None
+        return math.ceil(Fraction(str(value)) * 1000) if 0 <= value < 1e15 else None
     compact = value.strip()
     parts = _PART.findall(compact)
     if not parts or "".join(number + unit for number, unit in parts) != compact:
         return None
-    return math.ceil(sum(float(number) * _UNIT_MS[unit] for number, unit in parts))
+    return math.ceil(sum(Fraction(number) * _UNIT_MS[unit] for number, unit in parts))

@@ -158,7 +158,15 @@ def test_topic_names(name: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(0.1, 100), (30, 30_000), (1.0005, 1_001), (timedelta(seconds=2), 2_000)]
+    ("value", "expected"),
+    [
+        (0.1, 100),
+        (30, 30_000),
+        (1.0005, 1_001),
+        (16.1, 16_100),
+        (2.007, 2_007),
+        (timedelta(seconds=2), 2_000),
+    ],
 )
 def test_durations(value: Any, expected: int) -> None:
     assert times.duration_ms(value, "lease", 100, 43_200_000) == expected

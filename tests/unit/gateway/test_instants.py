@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from dueq.client.times import moment
@@ -56,6 +58,15 @@ def test_a_duration_is_a_text_or_seconds() -> None:
     assert instants.seconds("1h30m", "delay") == instants.seconds(5400, "delay") == 5400
     with pytest.raises(InvalidRequest, match="delay"):
         instants.seconds("1 hour", "delay")
+
+
+@pytest.mark.parametrize(
+    ("said", "ms"),
+    [("16.1s", 16_100), (16.1, 16_100), ("1.1h", 3_960_000), ("2s7ms", 2007), (2.007, 2007), (1e-9, 1)],
+)
+def test_a_duration_is_read_to_the_millisecond(said: float | str, ms: int) -> None:
+    """A binary fraction may be a little more than the decimal one: that was a millisecond more."""
+    assert instants.duration(said, "delay") == timedelta(milliseconds=ms)
 
 
 @pytest.mark.parametrize(
