@@ -20,7 +20,7 @@ _ACT_MAX: Final = 200
 _READING: Final = ("GET", "HEAD")
 _TOPIC: Final = re.compile(r"/v1/topics/([^/]+)")
 _READABLE: Final = re.compile(
-    r"/(?:topic|messages|create|openapi\.json|healthz|readyz|(?:dashboard|docs|v1|\.well-known)(?:/.*)?)?"
+    r"/(?:topic|messages|create|openapi\.json|healthz|readyz|livez|(?:dashboard|docs|v1|\.well-known)(?:/.*)?)?"
 )
 
 

@@ -36,6 +36,7 @@ async def _passed(scope: dict[str, Any]) -> bool:
         ("GET", "/dashboard/live", True),
         ("GET", "/v1/topics/mail/messages/ID", True),
         ("HEAD", "/docs", True),
+        ("GET", "/livez", True),
         ("GET", "/.well-known/openid-configuration", True),
         ("GET", "/.well-known/jwks.json", True),
         ("GET", "/v1/topics/stream", True),
