@@ -89,6 +89,7 @@ class BrowsePage:
         reasons: of dead messages.
         groups: of each message, "" where it has none.
         of: numbers that say where in the topic's order messages wait.
+        last: no message follows. Other pages may be short, too: they have a bounded number of bytes.
     """
 
     topic: str
@@ -111,6 +112,7 @@ class BrowsePage:
     reasons: list[str]
     groups: list[str]
     of: U64
+    last: bool
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -257,7 +259,7 @@ class Walk:
             reply.rank if len(reply.rank) else np.zeros(rows, np.uint16),
             np.maximum(reply.version, reply.sequence) if len(reply.version) else reply.sequence, headers,
             reply.expires if len(reply.expires) else none, reply.died_at if len(reply.died_at) else none,
-            reasons, groups, reply.of + np.uint64(1) if len(reply.of) else none,
+            reasons, groups, reply.of + np.uint64(1) if len(reply.of) else none, reply.last,
         )  # fmt: skip
         self.done, self._answer, self._yielded = reply.last, None, True
         self._long.clear()

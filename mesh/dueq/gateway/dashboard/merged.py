@@ -145,7 +145,7 @@ class Merged:
             place = message.place
             if message.key.startswith(self.key_prefix):
                 rows.append((order, place, message))
-        return _Some(rows, order, place, done=len(page) < most)
+        return _Some(rows, order, place, done=page.last)
 
 
 def _merged(

@@ -18,10 +18,13 @@ from dueq.gateway.problems import Unfit
 
 
 class Topic:
-    """A client of a topic whose partitions hold messages that are due at these instants."""
+    """A client of a topic whose partitions hold messages that are due at these instants.
 
-    def __init__(self, partitions: list[list[int]], kind: str = "timeline") -> None:
-        self._kind = kind
+    A page has no more than `room` messages, however many are asked for.
+    """
+
+    def __init__(self, partitions: list[list[int]], kind: str = "timeline", room: int = 1000) -> None:
+        self._kind, self._room = kind, room
         self.messages = [
             [
                 SimpleNamespace(
@@ -55,13 +58,14 @@ class Topic:
         if end is not None and end <= (start or 0):
             return
         rows = [each for each in self.messages[partition] if after is None or each.place > after]
-        self.looked_at += len(rows[:limit])
-        yield Page(rows[:limit])
+        count = min(limit, self._room)
+        self.looked_at += len(rows[:count])
+        yield Page(rows[:count], len(rows) <= count)
 
 
 class Page:
-    def __init__(self, rows: list[Any]) -> None:
-        self._rows = rows
+    def __init__(self, rows: list[Any], last: bool) -> None:
+        self._rows, self.last = rows, last
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -96,9 +100,11 @@ def test_pages_have_every_message_once_the_soonest_first(partitions: list[list[i
     assert all(len(page) <= limit for page in pages)
 
 
-@given(PARTITIONS, some.integers(1, 6))
-def test_a_search_by_key_finds_them_all(partitions: list[list[int]], limit: int) -> None:
-    found = [message.waits_until for page in walked(Topic(partitions), limit, "odd-") for message in page]
+@given(PARTITIONS, some.integers(1, 6), some.integers(1, 20))
+def test_a_search_by_key_finds_them_all(partitions: list[list[int]], limit: int, room: int) -> None:
+    """Also where a page is full of other messages: a broker's page has a bounded number of bytes."""
+    topic = Topic(partitions, room=room)
+    found = [message.waits_until for page in walked(topic, limit, "odd-") for message in page]
     assert found == sorted(due for dues in partitions for due in dues if due % 2)
 
 
