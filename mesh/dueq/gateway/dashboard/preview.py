@@ -12,8 +12,10 @@ from dueq import limits
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _INDENT: Final = "  "
-_UNSEEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-"""Characters that show nothing, or turn the direction of the text behind them."""
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
+"""Characters that show nothing, or turn the direction of the text behind them; `static/words.js` has the same."""
 
 
 @dataclass(frozen=True, slots=True)

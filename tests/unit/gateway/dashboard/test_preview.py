@@ -43,6 +43,7 @@ def test_text_is_text_whatever_it_says() -> None:
 
 def test_what_hides_or_turns_text_is_written_out() -> None:
     assert preview("a\x1b[31m\u202eb".encode()).text == "a\\u{1b}[31m\\u{202e}b"
+    assert preview("\xad\u061c\u180e\U000e0041".encode()).text == "\\u{ad}\\u{61c}\\u{180e}\\u{e0041}"
 
 
 def test_bytes_are_in_hex() -> None:

@@ -123,10 +123,10 @@ export function duration(seconds) {
   return `${Math.round(value / 86_400)} d`;
 }
 
-const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu;
 
 /** A text of somebody else, in which nothing hides or turns the direction of the rest. */
-export const visible = (text) => text.replace(UNSEEN, (found) => `\\u{${found.charCodeAt(0).toString(16)}}`);
+export const visible = (text) => text.replace(UNSEEN, (found) => `\\u{${found.codePointAt(0).toString(16)}}`);
 
 const UNITS = [["d", 86_400], ["h", 3600], ["m", 60], ["s", 1]];
 
