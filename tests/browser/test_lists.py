@@ -191,3 +191,17 @@ def test_a_message_that_is_due_after_the_year_9999_is_said_to_be_scheduled(tab: 
     tab.write("Or after", "3000000d")
     tab.press("Schedule")
     tab.says("Scheduled for")
+
+
+def test_dead_messages_that_are_not_in_the_list_are_not_changed_with_it(tab: Tab, client: Client) -> None:
+    """The list is of those that died in a time; those that were due in it are others."""
+    client.create_topic("lost", replicas=3)
+    client.producer("lost").schedule(b"x", 0, key="old")
+    with client.consumer("lost") as consumer:
+        (message,) = consumer.receive(1)
+        message.nack(dead=True, wait=True)
+    tab.go("/messages?topic=lost&state=dead&until=2020-01-01T00:00:00Z")
+    tab.says("None matches.")
+    tab.press("Change all that match…")
+    tab.says("Leave out From and Until", ".toast")
+    assert tab.all("dialog") == []

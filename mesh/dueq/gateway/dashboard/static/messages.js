@@ -316,6 +316,11 @@ class MessagesPage {
   /** Count first, then say what to do, then see it done. */
   async allThatMatch() {
     const filter = this.filter();
+    // What is discarded must be what is seen.
+    if (this.dead && !filter.job && !filter.group && (filter.due_from || filter.due_until)) {
+      toast("Dead messages are listed by when they died, and changed together by when they were due. Leave out From and Until, or choose messages in the list.", true);
+      return;
+    }
     let total;
     try {
       total = (await call("POST", path(this.topic, "where"), { do: "count", filter })).matched;
