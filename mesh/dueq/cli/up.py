@@ -228,6 +228,13 @@ def _say_ended(name: str, child: BrokerChild | GatewayChild, again_s: float | No
     """Say that a process has ended, how, and when it is started again; None: it is not."""
     how = f"exit code {child.exit_code}"
     if child.exit_code is not None and child.exit_code < 0:
-        how = signal.Signals(-child.exit_code).name
+        how = _signal_name(-child.exit_code)
     again = "" if again_s is None else f"; starting it again in {again_s:g} s"
     click.echo(f"dueq: {name} has ended ({how}), see {child.log}{again}", err=True)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"
