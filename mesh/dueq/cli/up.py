@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -168,14 +168,14 @@ class _Supervisor:
             self._watch_gateway()
             self._start_again()
             if not self._restart and not any(broker.running for broker in self._mesh.brokers):
-                click.echo("dueq: no broker is left", err=True)
+                _say("dueq: no broker is left")
                 return 1
         return 0
 
     def _watch_zookeeper(self) -> None:
         server = self._mesh.zookeeper
         if server is not None and not server.running:
-            click.echo("dueq: ZooKeeper has ended; messages flow on, changes of leadership wait", err=True)
+            _say("dueq: ZooKeeper has ended; messages flow on, changes of leadership wait")
             self._mesh.stop_zookeeper()
             if self._restart:
                 self._zookeeper_at = 0.0
@@ -184,7 +184,7 @@ class _Supervisor:
             try:
                 self._mesh.start_zookeeper()
             except DueqError as error:
-                click.echo(f"dueq: ZooKeeper cannot be started: {error}", err=True)
+                _say(f"dueq: ZooKeeper cannot be started: {error}")
                 self._zookeeper_at = time.monotonic() + _RESTART_S_MAX
 
     def _watch_gateway(self) -> None:
@@ -201,7 +201,7 @@ class _Supervisor:
             try:
                 self._mesh.start_gateway()
             except OSError as error:
-                click.echo(f"dueq: the gateway cannot be started: {error}", err=True)
+                _say(f"dueq: the gateway cannot be started: {error}")
                 self._gateway_at = now + _RESTART_S_MAX
 
     def _on_death(self, broker: BrokerChild) -> None:
@@ -220,8 +220,14 @@ class _Supervisor:
             try:
                 self._mesh.start_broker(i, wait=False)
             except (DueqError, OSError) as error:
-                click.echo(f"dueq: broker {broker.broker_id} cannot be started: {error}", err=True)
+                _say(f"dueq: broker {broker.broker_id} cannot be started: {error}")
                 self._restart_at[broker.broker_id] = time.monotonic() + _RESTART_S_MAX
+
+
+def _say(text: str) -> None:
+    """Tell on standard error, if that can be written: on a full disk, or without a reader, the mesh goes on."""
+    with suppress(OSError):
+        click.echo(text, err=True)
 
 
 def _say_ended(name: str, child: BrokerChild | GatewayChild, again_s: float | None) -> None:
@@ -230,7 +236,7 @@ def _say_ended(name: str, child: BrokerChild | GatewayChild, again_s: float | No
     if child.exit_code is not None and child.exit_code < 0:
         how = _signal_name(-child.exit_code)
     again = "" if again_s is None else f"; starting it again in {again_s:g} s"
-    click.echo(f"dueq: {name} has ended ({how}), see {child.log}{again}", err=True)
+    _say(f"dueq: {name} has ended ({how}), see {child.log}{again}")
 
 
 def _signal_name(number: int) -> str:

@@ -6,8 +6,9 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -55,3 +56,17 @@ def test_a_signal_that_has_ended_a_broker_is_named(
     mesh.brokers[0].wait()
     assert supervise(mesh) == 0
     assert f"broker b1 has ended ({name})" in capsys.readouterr().err
+
+
+def full_disk() -> IO[str]:
+    return Path("/dev/full").open("w", encoding="utf-8", buffering=1)
+
+
+def test_what_cannot_be_told_ends_no_mesh(mesh: LocalMesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its standard error on a full disk, the supervisor ended all brokers because one had ended."""
+    full = full_disk()
+    monkeypatch.setattr(sys, "stderr", full)
+    mesh.brokers[0].kill()
+    assert supervise(mesh) == 0
+    with suppress(OSError):
+        full.close()
