@@ -22,6 +22,8 @@ _WATCH_S = 0.2
 _STOP_S = 10.0
 _RESTART_S_MIN = 1.0
 _RESTART_S_MAX = 30.0
+_WELL_S = 60.0
+"""A child that has run for so long has run well: what ends it then is another trouble than the last one."""
 
 
 @click.command()
@@ -146,6 +148,25 @@ def _signals(mesh: LocalMesh) -> Iterator[_Stop]:
             signal.signal(number, handler)
 
 
+class _Pause:
+    """How long it takes until a child is started again: twice as long each time, unless it has run well since."""
+
+    def __init__(self) -> None:
+        self._seconds = _RESTART_S_MIN
+        self._started_at = time.monotonic()
+
+    def started(self) -> None:
+        """The child has been started again."""
+        self._started_at = time.monotonic()
+
+    def ended(self) -> float:
+        """Return the seconds until a child that has just ended is started again."""
+        if time.monotonic() - self._started_at >= _WELL_S:
+            self._seconds = _RESTART_S_MIN
+        seconds, self._seconds = self._seconds, min(2 * self._seconds, _RESTART_S_MAX)
+        return seconds
+
+
 class _Supervisor:
     """Watches a mesh that is up, reports processes that died, and restarts them if allowed."""
 
@@ -153,9 +174,9 @@ class _Supervisor:
         self._mesh = mesh
         self._restart = restart
         self._restart_at: dict[str, float] = {}
-        self._pause_s = dict.fromkeys((b.broker_id for b in mesh.brokers), _RESTART_S_MIN)
+        self._pauses = {broker.broker_id: _Pause() for broker in mesh.brokers}
         self._gateway_at = 0.0
-        self._gateway_pause_s = _RESTART_S_MIN
+        self._gateway_pause = _Pause()
         self._zookeeper_at = float("inf")
 
     def run(self, stop: _Stop) -> int:
@@ -193,11 +214,12 @@ class _Supervisor:
             return
         now = time.monotonic()
         if not self._gateway_at:
-            self._gateway_at = now + self._gateway_pause_s if self._restart else float("inf")
-            _say_ended("the gateway", gateway, self._gateway_pause_s if self._restart else None)
+            pause_s = self._gateway_pause.ended() if self._restart else None
+            self._gateway_at = float("inf") if pause_s is None else now + pause_s
+            _say_ended("the gateway", gateway, pause_s)
         elif now >= self._gateway_at:
             self._gateway_at = 0.0
-            self._gateway_pause_s = min(2 * self._gateway_pause_s, _RESTART_S_MAX)
+            self._gateway_pause.started()
             try:
                 self._mesh.start_gateway()
             except OSError as error:
@@ -205,18 +227,17 @@ class _Supervisor:
                 self._gateway_at = now + _RESTART_S_MAX
 
     def _on_death(self, broker: BrokerChild) -> None:
-        name = f"broker {broker.broker_id}"
-        _say_ended(name, broker, self._pause_s[broker.broker_id] if self._restart else None)
-        if self._restart:
-            pause = self._pause_s[broker.broker_id]
-            self._restart_at[broker.broker_id] = time.monotonic() + pause
-            self._pause_s[broker.broker_id] = min(2 * pause, _RESTART_S_MAX)
+        pause_s = self._pauses[broker.broker_id].ended() if self._restart else None
+        _say_ended(f"broker {broker.broker_id}", broker, pause_s)
+        if pause_s is not None:
+            self._restart_at[broker.broker_id] = time.monotonic() + pause_s
 
     def _start_again(self) -> None:
         for i, broker in enumerate(self._mesh.brokers):
             if time.monotonic() < self._restart_at.get(broker.broker_id, float("inf")):
                 continue
             del self._restart_at[broker.broker_id]
+            self._pauses[broker.broker_id].started()
             try:
                 self._mesh.start_broker(i, wait=False)
             except (DueqError, OSError) as error:

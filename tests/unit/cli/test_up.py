@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import pytest
@@ -70,3 +71,64 @@ def test_what_cannot_be_told_ends_no_mesh(mesh: LocalMesh, monkeypatch: pytest.M
     assert supervise(mesh) == 0
     with suppress(OSError):
         full.close()
+
+
+class MadeUp:
+    """A mesh of one broker and a gateway, of which neither is a process, in a time of the test's own.
+
+    Attributes:
+        now: seconds.
+        broker, gateway: whether they run is for the test to say.
+    """
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.broker: Any = SimpleNamespace(broker_id="b1", running=True, exit_code=1, log="b1.log")
+        self.gateway: Any = SimpleNamespace(running=True, exit_code=1, log="gateway.log")
+        self.zookeeper = None
+        self.brokers = [self.broker]
+        self._told = False
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def newly_dead(self) -> list[Any]:
+        dead = [] if self.broker.running or self._told else [self.broker]
+        self._told = not self.broker.running
+        return dead
+
+    def start_broker(self, i: int, wait: bool) -> None:
+        self.broker.running, self._told = True, False
+
+    def start_gateway(self) -> None:
+        self.gateway.running = True
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> MadeUp:
+    mesh = MadeUp()
+    monkeypatch.setattr(up, "time", mesh)
+    return mesh
+
+
+@pytest.mark.parametrize("name", ["broker", "gateway"])
+def test_the_pause_before_a_restart_grows_and_is_short_again_after_a_good_run(
+    made_up: MadeUp, name: str
+) -> None:
+    """It never became short again: the fifth death in a month took half a minute."""
+    mesh: Any = made_up
+    supervisor = up._Supervisor(mesh, restart=True)
+    child = getattr(made_up, name)
+
+    def pause_s() -> float:
+        """How long the child is away when it ends now."""
+        child.running, ended = False, made_up.now
+        while not child.running:
+            stop: Any = StopAfter(1)
+            supervisor.run(stop)
+            made_up.now += 0.25
+        return round(made_up.now - ended)
+
+    assert [pause_s() for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    made_up.now += 3_600
+    assert [pause_s() for _ in range(2)] == [1, 2]
