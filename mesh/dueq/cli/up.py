@@ -178,6 +178,7 @@ class _Supervisor:
         self._gateway_at = 0.0
         self._gateway_pause = _Pause()
         self._zookeeper_at = float("inf")
+        self._zookeeper_pause = _Pause()
 
     def run(self, stop: _Stop) -> int:
         """Return the exit code once a signal came, or once nothing is left."""
@@ -196,14 +197,17 @@ class _Supervisor:
     def _watch_zookeeper(self) -> None:
         server = self._mesh.zookeeper
         if server is not None and not server.running:
-            _say("dueq: ZooKeeper has ended; messages flow on, changes of leadership wait")
+            pause_s = self._zookeeper_pause.ended() if self._restart else None
+            again = _again(pause_s)
+            _say(f"dueq: ZooKeeper has ended; messages flow on, changes of leadership wait{again}")
             self._mesh.stop_zookeeper()
-            if self._restart:
-                self._zookeeper_at = 0.0
+            if pause_s is not None:
+                self._zookeeper_at = time.monotonic() + pause_s
         if time.monotonic() >= self._zookeeper_at:
             self._zookeeper_at = float("inf")
             try:
                 self._mesh.start_zookeeper()
+                self._zookeeper_pause.started()
             except DueqError as error:
                 _say(f"dueq: ZooKeeper cannot be started: {error}")
                 self._zookeeper_at = time.monotonic() + _RESTART_S_MAX
@@ -256,8 +260,11 @@ def _say_ended(name: str, child: BrokerChild | GatewayChild, again_s: float | No
     how = f"exit code {child.exit_code}"
     if child.exit_code is not None and child.exit_code < 0:
         how = _signal_name(-child.exit_code)
-    again = "" if again_s is None else f"; starting it again in {again_s:g} s"
-    _say(f"dueq: {name} has ended ({how}), see {child.log}{again}")
+    _say(f"dueq: {name} has ended ({how}), see {child.log}{_again(again_s)}")
+
+
+def _again(seconds: float | None) -> str:
+    return "" if seconds is None else f"; starting it again in {seconds:g} s"
 
 
 def _signal_name(number: int) -> str:

@@ -74,18 +74,19 @@ def test_what_cannot_be_told_ends_no_mesh(mesh: LocalMesh, monkeypatch: pytest.M
 
 
 class MadeUp:
-    """A mesh of one broker and a gateway, of which neither is a process, in a time of the test's own.
+    """A mesh of one broker, a gateway and a ZooKeeper, of which none is a process, in a time of the test's own.
 
     Attributes:
         now: seconds.
-        broker, gateway: whether they run is for the test to say.
+        broker, gateway, server: whether they run is for the test to say.
     """
 
     def __init__(self) -> None:
         self.now = 1_000.0
         self.broker: Any = SimpleNamespace(broker_id="b1", running=True, exit_code=1, log="b1.log")
         self.gateway: Any = SimpleNamespace(running=True, exit_code=1, log="gateway.log")
-        self.zookeeper = None
+        self.server = SimpleNamespace(running=True)
+        self.zookeeper: SimpleNamespace | None = self.server
         self.brokers = [self.broker]
         self._told = False
 
@@ -103,6 +104,13 @@ class MadeUp:
     def start_gateway(self) -> None:
         self.gateway.running = True
 
+    def stop_zookeeper(self) -> None:
+        self.zookeeper = None
+
+    def start_zookeeper(self) -> None:
+        self.zookeeper = self.server
+        self.server.running = True
+
 
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> MadeUp:
@@ -111,11 +119,11 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> MadeUp:
     return mesh
 
 
-@pytest.mark.parametrize("name", ["broker", "gateway"])
+@pytest.mark.parametrize("name", ["broker", "gateway", "server"])
 def test_the_pause_before_a_restart_grows_and_is_short_again_after_a_good_run(
     made_up: MadeUp, name: str
 ) -> None:
-    """It never became short again: the fifth death in a month took half a minute."""
+    """It never became short again: the fifth death in a month took half a minute. ZooKeeper had none."""
     mesh: Any = made_up
     supervisor = up._Supervisor(mesh, restart=True)
     child = getattr(made_up, name)
