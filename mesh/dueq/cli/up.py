@@ -120,7 +120,7 @@ class _Stop(threading.Event):
     """Set by the first signal.
 
     Attributes:
-        watching: the mesh is up, and somebody waits for this event; otherwise a signal aborts the start.
+        watching: the mesh is up, and somebody waits for this event; otherwise a signal aborts what is being started.
         ending: the mesh is stopping, and another signal means "at once".
     """
 
@@ -186,7 +186,7 @@ class _Supervisor:
         while not stop.wait(_WATCH_S):
             for broker in self._mesh.newly_dead():
                 self._on_death(broker)
-            self._watch_zookeeper()
+            self._watch_zookeeper(stop)
             self._watch_gateway()
             self._start_again()
             if not self._restart and not any(broker.running for broker in self._mesh.brokers):
@@ -194,7 +194,7 @@ class _Supervisor:
                 return 1
         return 0
 
-    def _watch_zookeeper(self) -> None:
+    def _watch_zookeeper(self, stop: _Stop) -> None:
         server = self._mesh.zookeeper
         if server is not None and not server.running:
             pause_s = self._zookeeper_pause.ended() if self._restart else None
@@ -206,11 +206,20 @@ class _Supervisor:
         if time.monotonic() >= self._zookeeper_at:
             self._zookeeper_at = float("inf")
             try:
-                self._mesh.start_zookeeper()
-                self._zookeeper_pause.started()
+                self._start_zookeeper(stop)
             except DueqError as error:
                 _say(f"dueq: ZooKeeper cannot be started: {error}")
                 self._zookeeper_at = time.monotonic() + _RESTART_S_MAX
+
+    def _start_zookeeper(self, stop: _Stop) -> None:
+        """Start it and wait until it serves, which may take minutes: a signal ends that."""
+        stop.watching = False
+        try:
+            if not stop.is_set():
+                self._mesh.start_zookeeper()
+                self._zookeeper_pause.started()
+        finally:
+            stop.watching = True
 
     def _watch_gateway(self) -> None:
         gateway = self._mesh.gateway

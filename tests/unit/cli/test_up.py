@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -28,22 +29,20 @@ def mesh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalMesh]
     mesh.brokers[0].kill()
 
 
-class StopAfter:
+class StopAfter(up._Stop):
     """A stop that comes after some rounds."""
 
-    watching = False
-
     def __init__(self, rounds: int) -> None:
+        super().__init__()
         self._left = rounds
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, timeout: float | None = None) -> bool:
         self._left -= 1
         return self._left < 0
 
 
 def supervise(mesh: LocalMesh, rounds: int = 1) -> int:
-    stop: Any = StopAfter(rounds)
-    return up._Supervisor(mesh, restart=True).run(stop)
+    return up._Supervisor(mesh, restart=True).run(StopAfter(rounds))
 
 
 @pytest.mark.parametrize(
@@ -132,11 +131,29 @@ def test_the_pause_before_a_restart_grows_and_is_short_again_after_a_good_run(
         """How long the child is away when it ends now."""
         child.running, ended = False, made_up.now
         while not child.running:
-            stop: Any = StopAfter(1)
-            supervisor.run(stop)
+            supervisor.run(StopAfter(1))
             made_up.now += 0.25
         return round(made_up.now - ended)
 
     assert [pause_s() for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
     made_up.now += 3_600
     assert [pause_s() for _ in range(2)] == [1, 2]
+
+
+def test_a_signal_while_zookeeper_is_started_again_ends_the_mesh(
+    made_up: MadeUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was heeded only when ZooKeeper served or had failed, which may take two minutes."""
+    mesh: Any = made_up
+    serves: list[int] = []
+
+    def start() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        serves.append(1)
+
+    monkeypatch.setattr(made_up, "start_zookeeper", start)
+    monkeypatch.setattr(made_up, "monotonic", itertools.count(made_up.now).__next__)
+    made_up.server.running = False
+    with up._signals(mesh) as stop, pytest.raises(up._Interrupted):
+        up._Supervisor(mesh, restart=True).run(stop)
+    assert not serves

@@ -67,7 +67,7 @@ def test_a_zookeeper_that_could_not_be_started_again_is_tried_once_more(
     monkeypatch.setattr(up, "time", SimpleNamespace(monotonic=lambda: now[0]))
     supervisor = up._Supervisor(mesh, restart=True)
     for _ in range(100):
-        supervisor._watch_zookeeper()
+        supervisor._watch_zookeeper(up._Stop())
         now[0] += 1.0
     assert len(tries) == 3
     assert mesh.zookeeper.running
