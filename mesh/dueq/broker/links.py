@@ -3,6 +3,9 @@
 A DEALER reconnects by itself, and the other side then sees a connection that has not said Hello: it refuses every
 frame, and that refusal (nothing else is ever said on a link) makes us say Hello again. With IMMEDIATE nothing is kept
 for a peer that is not there: a later life must not get frames that were meant for an earlier one.
+
+A DEALER is told a number, never a name (see `names`). The core asks for a fresh connection to a peer that stays silent,
+and its name is looked up again for that.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import zmq
 
 from dueq.broker.clocks import Clocks
 from dueq.broker.introductions import Identity
+from dueq.broker.names import Lookup
 from dueq.broker.tuning import Counts, has_input, put, tune
 from dueq.broker.waiting import Waiter
 from dueq_codecs.frames import FrameError, decode, encode
@@ -49,32 +53,20 @@ class Links:
         # Grows over all links of this life: the later of two Hellos counts, whatever the clock does.
         self._attach = count(1)
         self._links: dict[str, _Link] = {}
-        # Endpoints of peers for whose links there were no descriptors.
-        self._unlinked: dict[str, str] = {}
+        # Where each peer is; without an endpoint that is none.
+        self._lookups: dict[str, Lookup] = {}
 
     def connect(self, broker_id: str, endpoint: str) -> None:
         """Have one fresh connection to a peer; an endpoint that is none is counted, and then there is no link.
 
-        Where the process may have no more descriptors, each frame for the peer tries again.
+        As long as its name is being looked up, or the process may have no more descriptors, each frame for the peer
+        tries again.
         """
         self._disconnect(broker_id)
-        self._unlinked.pop(broker_id, None)
-        try:
-            socket = self._context.socket(zmq.DEALER)
-        except zmq.ZMQError as error:
-            self._unlinked[broker_id] = endpoint
-            self._counts.refuse("no_descriptors", f"a link to {broker_id} at {endpoint}: {error}")
-            return
-        tune(socket)
-        socket.setsockopt(zmq.IMMEDIATE, 1)
-        try:
-            socket.connect(endpoint)
-        except zmq.ZMQError as error:
-            socket.close(0)
-            self._counts.refuse("bad_endpoint", f"the endpoint {endpoint!r} of {broker_id}: {error}")
-            return
-        link = self._links[broker_id] = _Link(socket)
-        self._waiter.add(link.descriptor)
+        known = self._lookups.get(broker_id)
+        if known is None or known.endpoint != endpoint or not known.under_way:
+            self._lookups[broker_id] = Lookup(endpoint, self._clocks().mono_us)
+        self._open(broker_id)
 
     def has(self, broker_id: str) -> bool:
         """Whether there is a link to this peer."""
@@ -82,9 +74,7 @@ class Links:
 
     def send(self, broker_id: str, frames: Sequence[bytes | memoryview]) -> None:
         """Send, after a Hello where there was none; dropped when there is no connection or it is full."""
-        if broker_id in self._unlinked:
-            self.connect(broker_id, self._unlinked[broker_id])
-        link = self._links.get(broker_id)
+        link = self._links.get(broker_id) or self._open(broker_id)
         if link is None or not (link.introduced or self._say_hello(link)):
             self._counts.dropped += 1
             return
@@ -117,6 +107,33 @@ class Links:
         """Close every link."""
         for broker_id in list(self._links):
             self._disconnect(broker_id)
+
+    def _open(self, broker_id: str) -> _Link | None:
+        """Return a new link to a peer, if there can be one now."""
+        lookup = self._lookups.get(broker_id)
+        if lookup is None:
+            return None
+        if not lookup.address:
+            if fault := lookup.go_on(self._clocks().mono_us):
+                self._counts.refuse("no_address", f"the endpoint {lookup.endpoint} of {broker_id}: {fault}")
+            return None
+        try:
+            socket = self._context.socket(zmq.DEALER)
+        except zmq.ZMQError as error:
+            self._counts.refuse("no_descriptors", f"a link to {broker_id} at {lookup.endpoint}: {error}")
+            return None
+        tune(socket)
+        socket.setsockopt(zmq.IMMEDIATE, 1)
+        try:
+            socket.connect(lookup.address)
+        except zmq.ZMQError as error:
+            socket.close(0)
+            del self._lookups[broker_id]
+            self._counts.refuse("bad_endpoint", f"the endpoint {lookup.endpoint!r} of {broker_id}: {error}")
+            return None
+        link = self._links[broker_id] = _Link(socket)
+        self._waiter.add(link.descriptor)
+        return link
 
     def _disconnect(self, broker_id: str) -> None:
         """Close the connection to a peer, with all that has not left yet."""
