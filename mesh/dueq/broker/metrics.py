@@ -58,10 +58,14 @@ class MetricsPage(Collector):
         """Begin to answer on `ADDRESS:PORT`; returns the same with the real port.
 
         Raises:
-            OSError: the port is taken.
+            OSError: the port is taken, or the address is none of this machine's.
         """
         host, _, port = address.rpartition(":")
-        self._server, _ = start_http_server(int(port), host.strip("[]") or _LOCAL, self.registry)
+        try:
+            self._server, _ = start_http_server(int(port), host.strip("[]") or _LOCAL, self.registry)
+        except OSError as error:
+            reason = error.strerror or error
+            raise OSError(error.errno, f"cannot serve metrics on {address}: {reason}") from error
         self._server.RequestHandlerClass = _impatient(self._server.RequestHandlerClass)
         self._server.get_request = _unhurried(self._server.get_request)  # type: ignore[method-assign]
         return f"{host or _LOCAL}:{self._server.server_port}"

@@ -116,11 +116,12 @@ def test_the_page_is_served_where_it_says() -> None:
         page.close()
 
 
-def test_a_port_that_is_taken_is_an_error() -> None:
+def test_a_port_that_is_taken_is_an_error_that_names_it() -> None:
+    """It said that an address is in use, and not which."""
     page, other = MetricsPage(), MetricsPage()
     address = page.serve("127.0.0.1:0")
     try:
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match=f"metrics on {address}: "):
             other.serve(address)
     finally:
         page.close()
