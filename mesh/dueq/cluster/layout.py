@@ -14,6 +14,7 @@ No message, lease or ack ever lies here.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import quote
 from zlib import crc32
@@ -21,6 +22,7 @@ from zlib import crc32
 _ENDED_NODES: Final = 16
 """Two deletions at once that change one node have to be made one after the other."""
 DEFAULT_ROOT = "/dueq"
+_SERVER: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:/,@\s\[\]]+)(:(?P<port>\d{1,5}))?", re.ASCII)
 
 
 class Layout:
@@ -37,7 +39,8 @@ class Layout:
         Raises:
             ValueError: it is not an absolute path below `/`.
         """
-        if not root.startswith("/") or not root.strip("/") or "//" in root:
+        segments = root.split("/")
+        if not root.startswith("/") or not root.strip("/") or "//" in root or {".", ".."} & set(segments):
             raise ValueError(
                 f"the root of a cluster in ZooKeeper is a path like {DEFAULT_ROOT}, not {root!r}"
             )
@@ -90,6 +93,14 @@ def segment(name: str) -> str:
 
 
 def split_address(address: str) -> tuple[str, str]:
-    """Split `HOST:PORT,HOST:PORT/ROOT` into hosts and root; without a root it is `/dueq`."""
-    hosts, slash, root = address.partition("/")
+    """Split `HOST:PORT,HOST:PORT/ROOT` into hosts and root; without a root it is `/dueq`.
+
+    Raises:
+        ValueError: these are no hosts and ports.
+    """
+    all_hosts, slash, root = address.partition("/")
+    servers = [_SERVER.fullmatch(server.strip()) for server in all_hosts.split(",")]
+    if not all(server and 1 <= int(server["port"] or 2181) <= 65_535 for server in servers):
+        raise ValueError(f"an address of ZooKeeper is HOST:PORT,HOST:PORT or that and /ROOT, not {address!r}")
+    hosts = ",".join(server[0] for server in servers if server)
     return hosts, f"/{root}" if slash and root.strip("/") else DEFAULT_ROOT

@@ -328,7 +328,7 @@ def connect(address: str, timeout_s: float) -> Iterator[Recovering]:
         timeout_s: for the connection and for each request.
 
     Raises:
-        ValueError: the root is not an absolute path.
+        ValueError: the address is none, or the root is not an absolute path.
         CoordinatorUnavailable: nobody answered in time.
     """
     hosts, root = split_address(address)

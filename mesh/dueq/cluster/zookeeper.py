@@ -128,7 +128,7 @@ class ZooKeeperCoordinator:
             root: overrides the address's.
 
         Raises:
-            ValueError: the root is not an absolute path.
+            ValueError: the address is none, or the root is not an absolute path.
         """
         self.address, address_root = split_address(address)
         self._layout = Layout(root or address_root or DEFAULT_ROOT)
