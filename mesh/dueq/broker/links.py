@@ -122,7 +122,7 @@ class Links:
         except zmq.ZMQError as error:
             self._counts.refuse("no_descriptors", f"a link to {broker_id} at {lookup.endpoint}: {error}")
             return None
-        tune(socket)
+        tune(socket, lookup.address)
         socket.setsockopt(zmq.IMMEDIATE, 1)
         try:
             socket.connect(lookup.address)

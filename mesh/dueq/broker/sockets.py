@@ -90,7 +90,7 @@ class Sockets:
         self._introductions = Introductions(me)
         self._links = Links(self._context, me, waiter, self.counts, clocks)
         self._router = self._context.socket(zmq.ROUTER)
-        tune(self._router)
+        tune(self._router, listen)
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         try:
             self._router.bind(listen)

@@ -55,8 +55,10 @@ class Counts:
         return taken, self._latest
 
 
-def tune(socket: zmq.Socket[bytes]) -> None:
-    """Set the options of a socket whose connections promise nothing."""
+def tune(socket: zmq.Socket[bytes], address: str) -> None:
+    """Set the options of a socket whose connections promise nothing, before it gets its address."""
+    # Only for the form with brackets: with it, `*` would be another address than 0.0.0.0.
+    socket.setsockopt(zmq.IPV6, int("[" in address))
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.SNDHWM, _SEND_HIGH_WATER)
     socket.setsockopt(zmq.RCVHWM, _RECEIVE_HIGH_WATER)

@@ -67,9 +67,15 @@ class RawClient:
 class Node:
     """The sockets of one broker, on a free port, driven by hand."""
 
-    def __init__(self, broker_id: str, incarnation: int = 1, cluster_id: str = CLUSTER) -> None:
+    def __init__(
+        self,
+        broker_id: str,
+        incarnation: int = 1,
+        cluster_id: str = CLUSTER,
+        listen: str = "tcp://127.0.0.1:0",
+    ) -> None:
         self.waiter = Waiter()
-        self.sockets = Sockets("tcp://127.0.0.1:0", Identity(broker_id, incarnation, cluster_id), self.waiter)
+        self.sockets = Sockets(listen, Identity(broker_id, incarnation, cluster_id), self.waiter)
 
     @property
     def endpoint(self) -> str:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ from dueq_codecs.messages import (
     UploadWanted,
 )
 from dueq_codecs.records import LogEntry, Record, RecordKind
-from tests.unit.broker.stage import Node, RawClient, broker_hello
+from tests.unit.broker.stage import CLUSTER, Node, RawClient, broker_hello
 
 
 @pytest.fixture
@@ -281,6 +282,26 @@ def test_two_brokers_hear_each_other_from_the_first_frame_that_is_sent(
 
     node.receive_until(send_again)
     assert node.sockets.counts.refused == {}
+
+
+def test_a_broker_listens_at_an_address_of_ipv6_and_is_reached_there(start: Callable[..., Any]) -> None:
+    """Such an address was accepted as a setting, and then there was no such device."""
+    if (
+        not socket.has_ipv6
+        or "00000000000000000000000000000001" not in Path("/proc/net/if_inet6").read_text()
+    ):
+        pytest.skip("this machine has no IPv6")
+    node: Node = start(Node, "b1", 1, CLUSTER, "tcp://[::1]:0")
+    peer: Node = start(Node, "b2")
+    assert node.endpoint.startswith("tcp://[::1]:")
+    peer.sockets.connect("b1", node.endpoint)
+
+    def send_again(events: list[Event]) -> bool:
+        peer.sockets.receive()
+        peer.sockets.to_peer("b1", frame(number=5))
+        return 5 in heard(events)
+
+    node.receive_until(send_again)
 
 
 def test_a_peer_that_has_forgotten_us_is_told_again_who_we_are(start: Callable[..., Any]) -> None:

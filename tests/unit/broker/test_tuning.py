@@ -13,7 +13,7 @@ from dueq.broker.tuning import tune
 @pytest.fixture
 def socket() -> Iterator[zmq.Socket[bytes]]:
     with zmq.Context() as context, context.socket(zmq.ROUTER) as found:
-        tune(found)
+        tune(found, "tcp://127.0.0.1:0")
         yield found
 
 
