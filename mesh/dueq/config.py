@@ -29,6 +29,8 @@ _SERVICE_LINK: Final = re.compile(r"DUEQ_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT
 """Variables that Kubernetes sets in every container when a service is called dueq, or dueq-something."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")
+WILDCARDS: Final = ("*", "0.0.0.0", "[::]")
+"""Hosts that a broker can listen at, and that nobody can connect to."""
 _HOT_ROWS: Final = range(64, (1 << 24) + 1)
 _STORE_MEMORY: Final = range(16 << 20, 1 << 50)
 _OFFSET_MS: Final = range(1, 60_001)
@@ -93,6 +95,8 @@ class BrokerConfig:
         _endpoint("listen", self.listen, port_min=0)
         if self.advertise:
             _endpoint("advertise", self.advertise, port_min=1)
+            if self.advertise.removeprefix("tcp://").rpartition(":")[0] in WILDCARDS:
+                raise InvalidRequest(f"advertise is what others connect to, not {self.advertise!r}")
         if self.metrics:
             _address("metrics", self.metrics, "ADDRESS:PORT", self.metrics, port_min=0)
         _one_of("log_level", self.log_level, ("debug", "info", "warning", "error"))

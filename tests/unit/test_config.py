@@ -65,6 +65,7 @@ def test_what_has_no_default_must_be_given(missing: str) -> None:
         ("listen", ""), ("listen", "127.0.0.1:7400"), ("listen", "tcp://127.0.0.1"), ("listen", "tcp://:7400"),
         ("listen", "ipc://x:1"), ("listen", "tcp://127.0.0.1:65536"), ("listen", "tcp://127.0.0.1:port"),
         ("advertise", "tcp://b1.example:0"), ("advertise", "b1.example:7400"),
+        ("advertise", "tcp://0.0.0.0:7400"), ("advertise", "tcp://*:7400"), ("advertise", "tcp://[::]:7400"),
         ("metrics", "9100"), ("metrics", ":9100"), ("metrics", "127.0.0.1:99999"), ("metrics", "127.0.0.1:"),
         ("log_level", "loud"), ("log_format", "xml"),
         ("max_clock_offset_ms", 0), ("max_clock_offset_ms", 60_001), ("max_clock_offset_ms", 1.5),

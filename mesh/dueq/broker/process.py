@@ -36,7 +36,7 @@ from dueq.broker.writer import Writer
 from dueq.cluster.coordinator import Coordinator
 from dueq.cluster.standalone import StandaloneCoordinator
 from dueq.cluster.zookeeper import ZooKeeperCoordinator
-from dueq.config import BrokerConfig
+from dueq.config import WILDCARDS, BrokerConfig
 from dueq.core.broker import BrokerCore
 from dueq.core.ports import events
 from dueq.core.ports.effects import Persist
@@ -58,7 +58,6 @@ EXIT_STORE_FAILED = 75
 _STOP_S = 5.0
 _SWITCH_S = 0.0002
 _FILES = 65_536
-_WILDCARDS = ("*", "0.0.0.0", "[::]")
 
 
 class _Orders:
@@ -295,7 +294,7 @@ def _advertised(advertise: str, bound: str) -> str:
     if advertise:
         return advertise
     host, _, port = bound.removeprefix("tcp://").rpartition(":")
-    return f"tcp://{socket.getfqdn() if host in _WILDCARDS else host}:{port}"
+    return f"tcp://{socket.getfqdn() if host in WILDCARDS else host}:{port}"
 
 
 def _prepare_process() -> None:
