@@ -41,7 +41,7 @@ def configure(level: str, form: str, broker_id: str) -> structlog.stdlib.BoundLo
         cache_logger_on_first_use=True,
     )
     # kazoo speaks through the standard library; what matters of it comes as an event of the core.
-    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+    logging.basicConfig(level=logging.ERROR, stream=LossyStream(sys.stderr))
     logging.getLogger("dueq.cluster.kazoo").setLevel(logging.ERROR)
     logger: structlog.stdlib.BoundLogger = structlog.get_logger().bind(broker=broker_id)
     return logger

@@ -35,5 +35,5 @@ def configure(level: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(cast(TextIO, LossyStream(sys.stderr))),
     )
     # uvicorn speaks through the standard library: of its lines only those about defects matter.
-    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+    logging.basicConfig(level=logging.ERROR, stream=LossyStream(sys.stderr))
     logging.getLogger("uvicorn").setLevel(logging.ERROR)

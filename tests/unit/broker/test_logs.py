@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -81,3 +82,20 @@ def test_lines_are_said_again_when_there_is_room_again(
         "three",
     ]
     stream.file.close()
+
+
+def test_a_reader_that_stands_still_holds_nobody_up_and_gets_whole_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker whose log went to such a pipe, or to a terminal after Ctrl-S, served nobody and did not even stop."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb", buffering=0) as reader, os.fdopen(writing, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        log = configure("info", "json", "b1")
+        for number in range(1_000):
+            log.warning("store.pressure", reason="x" * 100, number=number)
+        lines = [json.loads(line) for line in reader.read(1 << 20).splitlines()]
+        assert [line["number"] for line in lines] == list(range(len(lines)))
+        assert 0 < len(lines) < 1_000
+        log.warning("store.pressure", reason="again")
+        assert json.loads(reader.read(1 << 20))["reason"] == "again"
