@@ -299,7 +299,7 @@ class Mirror:
         what: str,
         paths: list[str],
         answers: list[Any],
-        decode: Callable[[str, bytes], Any],
+        decode: Callable[[str, bytes | None], Any],
     ) -> dict[str, Any]:
         """Return what could be read, by path, without the nodes that have gone.
 
@@ -371,21 +371,21 @@ _LEVELS: Final = "levels"
 _TOPICS: Final = "topics"
 
 
-def _registration(name: str, value: bytes) -> Registration:
+def _registration(name: str, value: bytes | None) -> Registration:
     found = decode_registration(value)
     _check_name(found.broker_id, name)
     return found
 
 
-def _topic(name: str, value: bytes) -> Topic:
+def _topic(name: str, value: bytes | None) -> Topic:
     found = decode_topic(value)
     _check_name(found.name, name)
     return found
 
 
-def _level(name: str, value: bytes) -> int:
-    if not value.isdigit() or len(value) >= _LEVEL_DIGITS:
-        raise CoordinatorUnreadable(f"this is not a feature level: {value[:200]!r}")
+def _level(name: str, value: bytes | None) -> int:
+    if not value or not value.isdigit() or len(value) >= _LEVEL_DIGITS:
+        raise CoordinatorUnreadable(f"this is not a feature level: {str(value)[:200]}")
     return int(value)
 
 

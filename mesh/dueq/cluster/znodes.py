@@ -1,6 +1,7 @@
 """The coordinator's facts as JSON, and the form of a new topic.
 
-Every value carries a format number: an unknown one is refused, never guessed at.
+Every value carries a format number: an unknown one is refused, never guessed at. ZooKeeper tells None as the value of a
+node that was made without one, by hand.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def encode_registration(registration: Registration) -> bytes:
     )
 
 
-def decode_registration(value: bytes) -> Registration:
+def decode_registration(value: bytes | None) -> Registration:
     """Read a broker's node.
 
     Raises:
@@ -137,7 +138,7 @@ def encode_topic(topic: Topic) -> bytes:
     return _dump(topic_fields(topic))
 
 
-def decode_topic(value: bytes) -> Topic:
+def decode_topic(value: bytes | None) -> Topic:
     """Read a topic's node.
 
     Raises:
@@ -181,7 +182,7 @@ def encode_node(node: PartitionNode) -> bytes:
     return _dump(node_fields(node))
 
 
-def decode_node(value: bytes) -> PartitionNode:
+def decode_node(value: bytes | None) -> PartitionNode:
     """Read a partition's node.
 
     Raises:
@@ -195,7 +196,7 @@ def encode_cluster(cluster_id: str, feature_level: int = FEATURE_LEVEL) -> bytes
     return _dump({"cluster_id": cluster_id, "feature_level": feature_level})
 
 
-def decode_cluster(value: bytes) -> tuple[str, int]:
+def decode_cluster(value: bytes | None) -> tuple[str, int]:
     """Return the cluster's id and feature level.
 
     Raises:
@@ -318,7 +319,7 @@ def encode_tombstone(brokers: Iterable[str]) -> bytes:
     return _dump({"brokers": sorted(brokers)})
 
 
-def decode_tombstone(value: bytes) -> list[str]:
+def decode_tombstone(value: bytes | None) -> list[str]:
     """Return the brokers that have not yet deleted their replicas, sorted.
 
     Raises:
@@ -336,7 +337,7 @@ def encode_ended(creations: Iterable[str]) -> bytes:
     return _dump({"creations": list(creations)})
 
 
-def decode_ended(value: bytes) -> tuple[str, ...]:
+def decode_ended(value: bytes | None) -> tuple[str, ...]:
     """Return the ids of the creations of deleted topics.
 
     Raises:
@@ -390,14 +391,15 @@ def tombstone_uids(name: str) -> range:
     return uids
 
 
-def decode_uid(text: bytes | str) -> int:
+def decode_uid(text: bytes | str | None) -> int:
     """Read the number of a partition, or of the next one.
 
     Raises:
         CoordinatorUnreadable: it is none.
     """
     if (
-        not text.isdigit()
+        not text
+        or not text.isdigit()
         or not text.isascii()
         or len(text) > len(str(UID_MAX))
         or not 1 <= int(text) <= UID_MAX + 1
@@ -410,7 +412,9 @@ def _dump(fields: dict[str, Any]) -> bytes:
     return json.dumps({"format": FORMAT, **fields}, separators=(",", ":")).encode()
 
 
-def _load(value: bytes, what: str) -> dict[str, Any]:
+def _load(value: bytes | None, what: str) -> dict[str, Any]:
+    if value is None:
+        raise CoordinatorUnreadable(f"this is not a {what}: it has no value")
     try:
         fields = json.loads(value.decode())  # of bytes json takes surrogates, too
         if b"\\u" in value:  # half of a surrogate pair is no text, and no frame could hold it

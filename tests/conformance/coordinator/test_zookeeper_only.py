@@ -246,6 +246,24 @@ def test_a_registration_that_somebody_deletes_is_put_back(
     assert states(life) == [CoordinatorState.CONNECTED]
 
 
+@pytest.mark.parametrize("path", ["topics/x", "brokers/x", "levels/x", "tombstones/9-9", "partitions/1"])
+def test_a_node_that_somebody_makes_without_a_value_costs_only_what_it_describes(
+    begin_on_zookeeper: Any, by_hand: KazooClient, path: str
+) -> None:
+    """Every broker of the cluster lost the coordinator each second, as long as there was such a node."""
+    life = begin_on_zookeeper("b1")
+    assert life.create("t").topic.uid == 1
+    root = life.coordinator._layout.root
+    by_hand.ensure_path(f"{root}/{path}")
+    by_hand.set(f"{root}/{path}", None)
+    since = life.mark()
+    begin_on_zookeeper("b2", store_id="s2")
+    life.wait(RegistrationsSeen, lambda seen: "b2" in seen.registrations, since)
+    life.create("after")
+    life.topics(lambda seen: {"t", "after"} <= seen.topics.keys(), since)
+    assert states(life) == [CoordinatorState.CONNECTED]
+
+
 def test_a_broker_whose_id_another_one_has_taken_comes_back_when_that_has_gone(
     begin_on_zookeeper: Any, by_hand: KazooClient
 ) -> None:

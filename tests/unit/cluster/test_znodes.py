@@ -92,8 +92,10 @@ def test_members_read_back_are_members() -> None:
 
 
 @pytest.mark.parametrize("decode", [decode_registration, decode_node, decode_topic, decode_cluster])
-@pytest.mark.parametrize("value", [b"", b"{", b"[]", b"3", b'{"format":1}', b'{"leader":"b1"}', b"\xff"])
-def test_what_is_damaged_is_refused(decode: object, value: bytes) -> None:
+@pytest.mark.parametrize(
+    "value", [None, b"", b"{", b"[]", b"3", b'{"format":1}', b'{"leader":"b1"}', b"\xff"]
+)
+def test_what_is_damaged_is_refused(decode: object, value: bytes | None) -> None:
     with pytest.raises(CoordinatorUnreadable):
         decode(value)  # type: ignore[operator]
 
@@ -220,9 +222,9 @@ def test_no_value_of_a_node_brings_anything_but_a_refusal(what: str, strange: by
 
 
 @pytest.mark.parametrize(
-    "value", [b"", b"x", b"0", b"-1", b" 1", b"9" * 5_000, b"\xb2", "٣".encode(), b"16777217"]
+    "value", [None, b"", b"x", b"0", b"-1", b" 1", b"9" * 5_000, b"\xb2", "٣".encode(), b"16777217"]
 )
-def test_a_counter_of_partitions_that_is_none_is_refused(value: bytes) -> None:
+def test_a_counter_of_partitions_that_is_none_is_refused(value: bytes | None) -> None:
     with pytest.raises(CoordinatorUnreadable):
         decode_uid(value)
 
