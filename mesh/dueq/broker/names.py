@@ -1,17 +1,12 @@
-"""Names of peers are looked up here, each in a thread of its own.
-
-libzmq would look them up in the thread that serves all connections. Where a name server is silent that takes ten
-seconds, with every attempt to connect, and nobody else is served meanwhile.
-"""
+"""Looks the names of peers up, each in a thread of its own (see `host_names`)."""
 
 from __future__ import annotations
 
-import socket
-from ipaddress import ip_address
 from threading import Thread
 from typing import Final
 
-_TCP: Final = "tcp://"
+from dueq.host_names import has_name, looked_up
+
 _AGAIN_US: Final = 1_000_000
 """Between two attempts to look a name up."""
 
@@ -27,14 +22,11 @@ class Lookup:
     def __init__(self, endpoint: str, now_us: int) -> None:
         """Begin to look the name up, if it is one."""
         self.endpoint = endpoint
-        self._host, _, self._port = endpoint.removeprefix(_TCP).rpartition(":")
         self._thread: Thread | None = None
         self._fault = ""
         self._again_us = 0
-        self.address = ""
-        if not endpoint.startswith(_TCP) or not self._host or _is_number(self._host):
-            self.address = endpoint
-        else:
+        self.address = "" if has_name(endpoint) else endpoint
+        if not self.address:
             self.go_on(now_us)
 
     @property
@@ -60,17 +52,6 @@ class Lookup:
 
     def _look_up(self) -> None:
         try:
-            # IPv4 only, as libzmq does unless it is told otherwise.
-            found = socket.getaddrinfo(self._host, None, socket.AF_INET, socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
+            self.address = looked_up(self.endpoint)
+        except OSError as error:
             self._fault = str(error)
-        else:
-            self.address = f"{_TCP}{found[0][4][0]}:{self._port}"
-
-
-def _is_number(host: str) -> bool:
-    try:
-        ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True

@@ -7,6 +7,8 @@ frames for a dead broker, deliver them to its next life, and not report lost fra
 from __future__ import annotations
 
 from collections.abc import Iterator
+from socket import socketpair
+from threading import Thread
 from typing import Any, Final
 
 import zmq
@@ -16,6 +18,7 @@ from dueq import limits
 from dueq.client.core.ports.effects import Send
 from dueq.client.core.ports.events import Event, FrameReceived, LinkLost, LinkReady
 from dueq.client.logs import log
+from dueq.host_names import has_name, looked_up
 from dueq_codecs.frames import FrameError, decode, encode
 
 CONNECT_MS: Final = 5000
@@ -36,6 +39,38 @@ _LOST: Final[dict[int, str]] = {
 _WATCHED: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(_LOST)
 
 
+class _Lookup:
+    """A name that is being looked up, in a thread of its own.
+
+    Attributes:
+        ended: becomes readable at the end.
+        address: what was found; "" if nothing was.
+        fault: why nothing was found.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        """Begin.
+
+        Raises:
+            OSError, RuntimeError: the machine has no descriptor, or no thread, left for this process.
+        """
+        self.endpoint, self.address, self.fault = endpoint, "", ""
+        self.ended, self._end = socketpair()
+        try:
+            Thread(target=self._look_up, name="dueq-lookup", daemon=True).start()
+        except RuntimeError:
+            self.ended.close()
+            self._end.close()
+            raise
+
+    def _look_up(self) -> None:
+        with self._end:
+            try:
+                self.address = looked_up(self.endpoint)
+            except OSError as error:
+                self.fault = str(error)
+
+
 class Sockets:
     """All sockets of one client; used by its I/O thread only."""
 
@@ -47,6 +82,9 @@ class Sockets:
         self._by_link: dict[int, zmq.Socket[Any]] = {}
         self._links: dict[zmq.Socket[Any], int] = {}
         self._watched: dict[zmq.Socket[Any], int] = {}
+        # Links that wait for their endpoint's name; several may wait for one lookup. Lookups by descriptor.
+        self._unnamed: dict[int, str] = {}
+        self._lookups: dict[int, _Lookup] = {}
         self.failed: list[Event] = []
         """Events that happened while sending; taken in with the next turn."""
 
@@ -76,8 +114,39 @@ class Sockets:
         self._by_link[link], self._links[socket], self._watched[watch] = socket, link, link
         self._poller.register(socket, zmq.POLLIN)
         self._poller.register(watch, zmq.POLLIN)
+        if has_name(endpoint):
+            self._look_up(link, endpoint)
+        else:
+            self._connect(link, endpoint, endpoint)
+
+    def _look_up(self, link: int, endpoint: str) -> None:
+        """Have a link connected once its endpoint's name is known."""
+        if all(lookup.endpoint != endpoint for lookup in self._lookups.values()):
+            try:
+                lookup = _Lookup(endpoint)
+            except (OSError, RuntimeError) as error:
+                self.failed.append(LinkLost(link, f"{endpoint}: {error}"))
+                return
+            self._lookups[lookup.ended.fileno()] = lookup
+            self._poller.register(lookup.ended, zmq.POLLIN)
+        self._unnamed[link] = endpoint
+
+    def _looked_up(self, descriptor: int) -> None:
+        """Connect the links that have waited for this name."""
+        lookup = self._lookups.pop(descriptor)
+        self._poller.unregister(lookup.ended)
+        lookup.ended.close()
+        for link, endpoint in list(self._unnamed.items()):
+            if endpoint == lookup.endpoint:
+                del self._unnamed[link]
+                if lookup.address:
+                    self._connect(link, endpoint, lookup.address)
+                else:
+                    self.failed.append(LinkLost(link, f"{endpoint}: {lookup.fault}"))
+
+    def _connect(self, link: int, endpoint: str, address: str) -> None:
         try:
-            socket.connect(endpoint)
+            self._by_link[link].connect(address)
         except zmq.ZMQError as error:
             self.failed.append(LinkLost(link, f"{endpoint}: {error}"))
 
@@ -87,6 +156,7 @@ class Sockets:
         if socket is None:
             return
         del self._links[socket]
+        self._unnamed.pop(link, None)
         watch = next(watch for watch, number in self._watched.items() if number == link)
         del self._watched[watch]
         self._poller.unregister(watch)
@@ -99,6 +169,8 @@ class Sockets:
         """Drop every socket."""
         for link in list(self._by_link):
             self.close(link)
+        for descriptor in list(self._lookups):
+            self._looked_up(descriptor)
 
     def send(self, order: Send) -> None:
         """Send, or report the link lost: the machine repeats what matters."""
@@ -119,6 +191,8 @@ class Sockets:
         for ready, _ in self._poller.poll(0 if happened else timeout_ms):
             if ready == self._wake_fd:
                 woken = True
+            elif ready in self._lookups:
+                self._looked_up(ready)
             elif ready in self._links:
                 happened.extend(self._received(ready, self._links[ready]))
             elif ready in self._watched:
