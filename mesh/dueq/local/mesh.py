@@ -180,7 +180,7 @@ class LocalMesh:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _stop_all(self, timeout: float) -> None:
-        self.description_path.unlink(missing_ok=True)
+        self._remove_description()
         self._known_dead = set(range(len(self.brokers)))
         if self.gateway is not None:
             self.gateway.stop(timeout)
@@ -195,7 +195,7 @@ class LocalMesh:
 
     def kill_all(self) -> None:
         """End everything with SIGKILL; fit for a signal handler."""
-        self.description_path.unlink(missing_ok=True)
+        self._remove_description()
         if self.gateway is not None:
             self.gateway.kill()
         for broker in self.brokers:
@@ -246,6 +246,11 @@ class LocalMesh:
         if self.description_path.exists():
             with suppress(OSError):
                 self.write_description()
+
+    def _remove_description(self) -> None:
+        """Remove `mesh.json`, if that is possible: what ends goes on ending on a disk that refuses everything."""
+        with suppress(OSError):
+            self.description_path.unlink(missing_ok=True)
 
     # ------------------------------------------------------------ its parts
 

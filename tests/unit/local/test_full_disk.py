@@ -35,6 +35,15 @@ def test_a_broker_is_started_again_where_the_description_cannot_be_written(mesh:
     assert mesh.newly_dead() == []
 
 
+def test_a_mesh_ends_where_its_description_cannot_be_removed(mesh: LocalMesh) -> None:
+    """On a file system that had become read-only, the processes went on, and a second signal did not help."""
+    mesh.start_broker(0, wait=False)
+    mesh.description_path.unlink()
+    mesh.description_path.mkdir()
+    mesh.kill_all()
+    assert mesh.brokers[0].wait(60)
+
+
 def test_a_zookeeper_whose_folder_cannot_be_written_cannot_be_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
