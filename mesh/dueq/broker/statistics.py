@@ -52,20 +52,29 @@ class StatisticsFile:
             self._next_us = mono_us + _EVERY_US
         if mono_us >= self._next_us and not self._writing:
             self._next_us = mono_us + _EVERY_US
-            thread = Thread(target=self._save, args=(self._path,), name="dueq-statistics", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as error:  # the machine has no thread left for this process
-                self._log.warning("statistics.not_written", path=str(self._path), reason=str(error))
-            else:
-                self._thread = thread
+            self._begin(self._path)
 
     def close(self) -> None:
-        """Write a last time, once nothing is counted any more."""
+        """Write a last time, once nothing is counted any more; a disk that hangs is not waited for."""
+        if self._path is None:
+            return
         if self._thread is not None:
             self._thread.join(_JOIN_S)
-        if self._path is not None and not self._writing:
-            self._save(self._path)
+        if self._writing:
+            return
+        self._begin(self._path)
+        if self._thread is not None:
+            self._thread.join(_JOIN_S)
+
+    def _begin(self, path: Path) -> None:
+        """Write in a thread of its own."""
+        thread = Thread(target=self._save, args=(path,), name="dueq-statistics", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the machine has no thread left for this process
+            self._log.warning("statistics.not_written", path=str(path), reason=str(error))
+        else:
+            self._thread = thread
 
     @property
     def _writing(self) -> bool:

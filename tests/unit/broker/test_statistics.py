@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from dueq.broker import statistics as statistics_file
 from dueq.broker.statistics import NAME, StatisticsFile
 from dueq.core.turn.statistics import HOUR_MS, Statistics
 
@@ -128,6 +130,21 @@ def test_a_machine_that_gives_no_thread_is_said_and_costs_no_more_than_a_minute(
     assert [line["event"] for line in said] == ["statistics.not_written"]
     kept.close()
     assert len(rows(opened(tmp_path)[1])) == 1
+
+
+def test_a_disk_that_hangs_does_not_keep_a_broker_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told to end, and its ports stayed open until the disk answered."""
+    monkeypatch.setattr(statistics_file, "_JOIN_S", 0.01)
+    new = (tmp_path / NAME).with_suffix(".new")
+    os.mkfifo(new)  # who opens it to write waits for a reader
+    kept, statistics = opened(tmp_path)
+    statistics.scheduled("t", CLIENT, 1, NOW_MS)
+    kept.close()
+    with new.open("rb") as reader:
+        assert reader.read()
+    join(kept)
 
 
 def test_beside_a_store_in_memory_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
