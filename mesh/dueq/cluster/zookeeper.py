@@ -93,6 +93,28 @@ class _ImpatientHandler(SequentialThreadingHandler):  # type: ignore[misc]  # ka
         return super().select(reads, writes, errors, timeout)
 
 
+class _LastWarning(logging.Filter):
+    """Lets only errors of kazoo into the log, and keeps what it has warned of last: why there is no connection.
+
+    Attributes:
+        text: that; "" while there is a connection.
+    """
+
+    text = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno == logging.WARNING and not record.getMessage().startswith("Transition"):
+            self.text = record.getMessage()
+        return record.levelno >= logging.ERROR
+
+    def logger(self) -> logging.Logger:
+        """Return a logger for one client that this filters."""
+        found = logging.Logger("dueq.cluster.kazoo", logging.WARNING)
+        found.parent = logging.getLogger(found.name)
+        found.addFilter(self)
+        return found
+
+
 def _reconnecting() -> KazooRetry:
     """Return what has kazoo connect again, whatever has gone wrong.
 
@@ -149,6 +171,7 @@ class ZooKeeperCoordinator:
         self._replaced = False
         """Another life of this broker has taken our registration away: we are the past."""
         self._topic_orders: dict[int, TopicOrder] = {}
+        self._last_warning = _LastWarning()
         self._started = threading.Event()
         self._start_error: DueqError | None = None
 
@@ -169,7 +192,7 @@ class ZooKeeperCoordinator:
             timeout=self._session_ms / 1000,
             handler=_ImpatientHandler(self._session_ms / 1000 / _ATTEMPTS_PER_SESSION),
             connection_retry=_reconnecting(),
-            logger=logging.getLogger("dueq.cluster.kazoo"),
+            logger=self._last_warning.logger(),
         )
         self._requests = Requests(self._inbox.put)
         self._mirror = Mirror(
@@ -191,9 +214,10 @@ class ZooKeeperCoordinator:
         error = self._start_error
         if in_time and error is None:
             return
+        why = f": {self._last_warning.text}" if self._last_warning.text else ""
         self.stop()
         raise error or CoordinatorUnavailable(
-            f"ZooKeeper at {self.address} did not answer within {self._start_timeout_s:g} s"
+            f"ZooKeeper at {self.address} did not answer within {self._start_timeout_s:g} s{why}"
         )
 
     def submit(self, order: CoordinatorOrder) -> None:
@@ -268,6 +292,7 @@ class ZooKeeperCoordinator:
 
     def _on_state(self, state: str) -> None:
         if state == KazooState.CONNECTED:
+            self._last_warning.text = ""
             self._connections += 1
             self._register()
         else:
@@ -290,6 +315,7 @@ class ZooKeeperCoordinator:
                 "zookeeper.away",
                 seconds=_AWAY_S,
                 address=self.address,
+                reason=self._last_warning.text,
                 hint="a server that was restored from an older backup takes no broker that has seen newer states: "
                 "restart the brokers then",
             )

@@ -433,7 +433,20 @@ def test_a_stop_is_quick_when_the_server_hangs(server: ZooKeeperServer, begin_on
 def test_nobody_at_the_address_is_said_with_the_address(begin_on_zookeeper: Any) -> None:
     life = begin_on_zookeeper("b1", start=False, start_timeout_s=0.5)
     life.coordinator.address = "127.0.0.1:1"
-    with pytest.raises(CoordinatorUnavailable, match=r"127\.0\.0\.1:1 did not answer within 0\.5 s"):
+    with pytest.raises(CoordinatorUnavailable, match=r"127\.0\.0\.1:1 did not .* within 0\.5 s: .* refused"):
+        life.start()
+
+
+def test_a_name_that_nobody_knows_is_said(begin_on_zookeeper: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was said that ZooKeeper did not answer."""
+
+    def refuse(*_: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    life = begin_on_zookeeper("b1", start=False, start_timeout_s=0.5)
+    life.coordinator.address = "zk1.example:2181"
+    with pytest.raises(CoordinatorUnavailable, match=r"Cannot resolve zk1\.example: .* not known"):
         life.start()
 
 
