@@ -98,7 +98,7 @@ def dueq(*words: str, given: bytes = b"") -> str:
     return subprocess.run(command, input=given, capture_output=True, check=True, timeout=300).stdout.decode()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_up_says_ready_describes_itself_and_ends_cleanly(up: Up, number: signal.Signals) -> None:
     assert up.ready() == f"ready {up.endpoint}"
     description = up.description()

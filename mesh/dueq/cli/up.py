@@ -59,8 +59,8 @@ def up(
 
     Prints `ready` and the endpoints once all brokers serve, and writes mesh.json into its data folder. Beside the
     brokers it starts an HTTP gateway with the dashboard (port 7480), if the gateway's packages are installed
-    (pip install 'dueq[gateway]'). Ctrl-C or SIGTERM ends it cleanly, a second one at once. Started again on the
-    same folder, the mesh continues with what it had.
+    (pip install 'dueq[gateway]'). Ctrl-C, SIGTERM or closing the terminal (without nohup) ends it cleanly, a second
+    Ctrl-C or SIGTERM at once. Started again on the same folder, the mesh continues with what it had.
 
     With --store memory the brokers keep everything in memory. A broker that dies comes back empty and
     catches up from the others; when all have ended, everything is gone. ZooKeeper and the logs are in a
@@ -134,13 +134,18 @@ def _signals(mesh: LocalMesh) -> Iterator[_Stop]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
+            if number == signal.SIGHUP:  # of a terminal that closes there are several
+                return
             mesh.kill_all()
             os._exit(128 + number)
         stop.set()
         if not stop.watching and not stop.ending:
             raise _Interrupted
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # else nohup has asked for a mesh that stays
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield stop
     finally:

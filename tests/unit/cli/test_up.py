@@ -157,3 +157,24 @@ def test_a_signal_while_zookeeper_is_started_again_ends_the_mesh(
     with up._signals(mesh) as stop, pytest.raises(up._Interrupted):
         up._Supervisor(mesh, restart=True).run(stop)
     assert not serves
+
+
+def test_a_terminal_that_closes_ends_the_mesh_in_order_though_it_says_so_twice(made_up: MadeUp) -> None:
+    """The brokers were killed, and a temporary folder stayed behind."""
+    mesh: Any = made_up
+    with up._signals(mesh) as stop:
+        stop.watching = True
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
+        assert up._Supervisor(mesh, restart=True).run(stop) == 0
+
+
+def test_nohup_is_heeded(made_up: MadeUp) -> None:
+    mesh: Any = made_up
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with up._signals(mesh) as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.is_set()
+    finally:
+        signal.signal(signal.SIGHUP, before)
