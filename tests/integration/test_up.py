@@ -147,6 +147,20 @@ def test_a_taken_port_is_named(running: Up, tmp_path: Path) -> None:
     assert "--port" in said
 
 
+def test_an_address_that_the_environment_gives_one_broker_is_not_for_those_of_a_mesh(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All brokers told others this one address: the mesh was never ready."""
+    monkeypatch.setenv("DUEQ_ADVERTISE", "tcp://b9.example:7400")
+    up = Up(tmp_path / "mesh", port)
+    try:
+        up.ready()
+        page = json.loads(dueq("status", "--json", "--endpoint", up.endpoint))
+        assert page["brokers"]["b1"]["endpoint"] == up.endpoint
+    finally:
+        up.end(signal.SIGTERM)
+
+
 def test_up_ends_with_1_when_its_only_broker_dies_and_says_so(up: Up) -> None:
     up.ready()
     os.kill(up.description()["brokers"][0]["pid"], signal.SIGKILL)

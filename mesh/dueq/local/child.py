@@ -74,7 +74,8 @@ class BrokerChild:
         data = ["--data", str(self.data)] if self.durable else []
         return [
             sys.executable, "-m", "dueq.cli.main", "broker", "--id", self.broker_id,
-            "--listen", self.endpoint, *data, "--metrics", self.metrics, *self.arguments,
+            "--listen", self.endpoint, "--advertise", self.endpoint, *data,
+            "--metrics", self.metrics, *self.arguments,
         ]  # fmt: skip
 
     def send(self, number: signal.Signals) -> None:
