@@ -52,8 +52,8 @@ _FIXED: Final = frozenset(
 _OWN_BOUNDS: Final = frozenset(
     (
         "DueQueue._heap", "PriorityQueue._heaps", "PriorityQueue._sleeping", "PriorityQueue._alarms",
-        "FairQueue._sleeping", "FairQueue._given", "FairQueue._alarms", "FairQueue._alarmed", "FairQueue._leaves",
-        "Node.heap",
+        "FairQueue._sleeping", "FairQueue._given", "FairQueue._counted", "FairQueue._alarms", "FairQueue._alarmed",
+        "FairQueue._leaves", "Node.heap",
         "DurableLog._cache", "LogWeight._lasts", "LogWeight._weights", "Uploads._named",
         "Answers._older", "Answers._newer", "Answers._free", "Answers._mixed", "Deduplication._clients",
         "Deduplication._active", "Deduplication._numbers", "Deduplication._empty", "Deduplication._changed",
