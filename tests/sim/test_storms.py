@@ -98,6 +98,7 @@ REGRESSIONS = {
     92040635: "a LEASE that was made while the state waited for the disk was not counted (the simulator's fault)",
     98012723: "a message that had died by a clock an hour back was taken for overdue (the simulator's own fault)",
     98000019: "a disk went on with wipes only when something else was written (the simulator's own fault)",
+    98022512: "leases that run out while probes are held made other probes late (the simulator's own fault)",
     95028021: "groups that were given something in the last turn were taken for a leak (the simulator's own fault)",
     98021075: "who loaded jobs into a full table was not given the time to be refused (the simulator's own fault)",
     98020753: "a consumer that worked between two looks was taken for idle (the simulator's own fault)",

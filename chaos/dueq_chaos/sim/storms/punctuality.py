@@ -27,6 +27,8 @@ _HANDED_OVER_US = 600_000
 _CREDIT = 64
 """Less has to be moved from leader to leader first, which takes its time."""
 _HELD: Final = Habits(work_us=(2_500_000, 2_500_000))
+_HELD_LEASE_MS: Final = 3_000
+"""Shorter leases would run out meanwhile: who lets one run out gets nothing more until it speaks."""
 _HELD_FROM: Final = 92_000_000
 _HELD_SHARE: Final = 0.5
 
@@ -82,7 +84,7 @@ def late(mesh: SimMesh, workload: Workload) -> list[str]:
     ):
         return []
     users = [user for user in workload.consumers if user.topic == TOPIC]
-    if _are_held(mesh.world.seed):
+    if _are_held(mesh.world.seed) and min(user.lease_ms for user in users) >= _HELD_LEASE_MS:
         for user in users:
             user.habits = _HELD
     random, led_before = Random(mesh.world.seed), _led(mesh)
