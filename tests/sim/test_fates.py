@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dueq.core.ports.entry import State
+from dueq.core.state.pass_table import PassState
 from dueq_chaos.sim.judging.fates import Fates
 from dueq_chaos.sim.reference.naive_entry import NaiveEntry
 from dueq_codecs.records import JobState, Record, RecordKind, RequestRef
@@ -64,3 +65,50 @@ def test_a_dead_message_that_is_redriven_goes_only_with_its_job(job: JobState, w
     fates.before(record, naive)
     naive.live.clear()
     assert fates.after(record, naive) == wrong
+
+
+def ends(given_back: list[int], end: int, state: str = "waiting") -> str:
+    """Return what is wrong with the end of a pass over a message that was leased when it began.
+
+    Args:
+        given_back: when (stamps) something was given back meanwhile: that message first.
+        end: when the pass ends.
+        state: of the messages that it is about.
+    """
+    begun = 10
+    entry = NaiveEntry(
+        0, 0, SEQUENCE, 0, 0, 0, 0, 0, 0, 1, state=State.DEAD if state == "dead" else State.WAITING
+    )
+    known = SimpleNamespace(
+        state=PassState.ENDED, sequence=begun, work={"do": "cancel", "filter": {"state": state}}
+    )
+    naive: Any = SimpleNamespace(
+        live={KEY: entry},
+        keys=SimpleNamespace(replaced=()),
+        jobs=SimpleNamespace(state_of=lambda entry: JobState.COMMITTED, by_number={}),
+        groups=SimpleNamespace(names={}),
+        passes=SimpleNamespace(by_name={"p": known}),
+    )
+    fates = Fates()
+    for at, stamp in enumerate(given_back):
+        expires = Record(RecordKind.EXPIRE, 1, begun + 1 + at, 1, stamp)
+        expires.target_sequence = np.array([SEQUENCE + at], np.uint64)
+        expires.target_row = np.array([0], np.uint16)
+        fates.before(expires, naive)
+    record = Record(RecordKind.PASS, 1, begun + 100, 1, end, name="p")
+    record.document = '{"do":"end"}'
+    fates.before(record, naive)
+    return fates.after(record, naive)
+
+
+def test_a_pass_meets_what_was_given_back_meanwhile() -> None:
+    assert ends([1_000], 3_000).startswith("the pass p ends, and has left 7:0")
+
+
+@pytest.mark.parametrize(
+    ("given_back", "end", "state"),
+    [([1_000], 2_000, "waiting"), ([1_000, 1_100, 1_200], 3_000, "waiting"), ([1_000], 3_000, "dead")],
+    ids=["just before the end", "too often", "of the dead"],
+)
+def test_a_pass_need_not_meet_all_that_was_given_back(given_back: list[int], end: int, state: str) -> None:
+    assert ends(given_back, end, state) == ""

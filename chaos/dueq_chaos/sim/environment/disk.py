@@ -12,7 +12,7 @@ from dueq import limits
 from dueq.core.ports.effects import Persist
 from dueq.core.ports.events import Event, Persisted
 from dueq.core.ports.events import StoreFailed as StoreHasFailed
-from dueq.core.ports.persistence import InstallBegin, ReadSnapshot, StoreRead, StoreWrite
+from dueq.core.ports.persistence import InstallBegin, ReadPartition, ReadSnapshot, StoreRead, StoreWrite
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import EngineDamaged, Operation, Reader
 from dueq.storage.ordered.store import OrderedStore
@@ -20,6 +20,7 @@ from dueq.storage.port import StoreFailed
 from dueq_chaos.sim.environment.engine import ForgetfulEngine
 from dueq_chaos.sim.environment.world import World
 
+_EARLY: Final = 0.5
 _WIPE_US: Final = 5_000
 """Time between two steps of a wipe while nothing else is written."""
 
@@ -85,7 +86,8 @@ class SimDisk:
     Attributes:
         slow_us: added to every commit.
         read_slow_us: reads take up to so much longer.
-        reads_early: a read shows the disk as it was when it was asked for, not when it is answered.
+        reads_early: all reads show the disk as it was when they were asked for, not when they are answered; otherwise
+            half of them do.
         part_bytes: how much of a snapshot is read at a time, where that is less than asked for.
         kill_after: the process dies as soon as it has written something of this kind, once.
         fuse: when the process is to die while writing.
@@ -106,6 +108,7 @@ class SimDisk:
         """The timeline/ of each store that was ever used here, by its identity; a lost one is never written to."""
         self.slow_us = self.read_slow_us = 0
         self.reads_early = False
+        self._chance = Random(f"{world.seed} reads of {owner}")
         self.part_bytes = limits.SNAPSHOT_CHUNK_BYTES
         self.kill_after: type[StoreWrite] | None = None
         self.tampered = self.half_way = False
@@ -342,7 +345,9 @@ class SimDisk:
         life = self._life
         if isinstance(request, ReadSnapshot):
             request = replace(request, bytes_max=min(request.bytes_max, self.part_bytes))
-        early = self.store.read(request) if self.reads_early and self.store is not None else None
+        early = None
+        if (self.reads_early or self._chance.random() < _EARLY) and not isinstance(request, ReadPartition):
+            early = self.store.read(request) if self.store is not None else None
 
         def finish() -> None:
             if life == self._life and self.store is not None:

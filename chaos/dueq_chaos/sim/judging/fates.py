@@ -3,7 +3,8 @@
 The committed records are judged, one after the other. A message dies by its last attempt, by a NACK that says so, or by
 its expiry, as its topic has it. It comes back by a REDRIVE only, and goes by a DISCARD that somebody has asked for, or
 when it was dead for long enough. A pass changes each message once, as it says, and only those that its filter names. A
-message that it was to change, and that has waited all the time, is changed when the pass ends.
+message that it was to change, and that has waited all the time, is changed when the pass ends; so is one that was given
+back meanwhile, unless that happened too often, or too late.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dueq import limits
 from dueq.core.ports.entry import State
 from dueq.core.state.pass_table import PassState
 from dueq_chaos.sim.reference.naive import Naive
@@ -26,6 +28,10 @@ _GIVING_BACK: Final = (RecordKind.NACK, RecordKind.EXPIRE, RecordKind.RELEASE)
 _BY_PASS: Final = (
     RecordKind.MOVE, RecordKind.CHANGE, RecordKind.CANCEL, RecordKind.DISCARD, RecordKind.REDRIVE,
 )  # fmt: skip
+_BEHIND_A_PASS: Final = (*_GIVING_BACK, RecordKind.REVEAL)
+"""They let messages wait behind the place that a pass has reached: it goes through them once more."""
+_SEEN_MS: Final = 1_500
+"""The leader had applied a record this much before it made another, unless a disk is slow."""
 _LOOKED_AT: Final = (*_GIVING_BACK, *_BY_PASS, RecordKind.LAPSE, RecordKind.LEASE)
 
 
@@ -59,8 +65,10 @@ class Fates:
         self._fates: dict[int, Fate] = {}
         self._before: dict[int, NaiveEntry] = {}
         self._changed: dict[str, set[int]] = {}
-        self._touched: dict[int, int] = {}
+        self._touched: dict[int, Record] = {}
         """The last record that names each message, but for those that reveal it."""
+        self._given_back: list[int] = []
+        """The records after which a pass has to look once more."""
         self._hidden: dict[str, set[int]] = {}
         """The jobs that were undecided when a pass began, by its name: it need not meet their messages."""
         self._retention_ms = TopicSettings().dead_retention_ms
@@ -74,7 +82,9 @@ class Fates:
         self._before = {}
         named = _keys(record)
         if record.kind != RecordKind.REVEAL:
-            self._touched.update(dict.fromkeys(named, record.sequence))
+            self._touched.update(dict.fromkeys(named, record))
+        if record.kind in _BEHIND_A_PASS:
+            self._given_back.append(record.sequence)
         if record.kind in _LOOKED_AT:
             for key in named:
                 entry = naive.live.get(key)
@@ -184,7 +194,7 @@ class Fates:
         return ""
 
     def _left_behind(self, record: Record, naive: Naive) -> str:
-        """Say which message a pass that ends here has left: one that it is about, named by no record since it began.
+        """Say which message a pass that ends here has left: one that it is about, and that has waited for it.
 
         A message that expires before its new instant is left as it is. One whose job was undecided then may be.
         """
@@ -192,13 +202,23 @@ class Fates:
         if known is None or json.loads(record.document)["do"] != "end" or known.state != PassState.ENDED:
             return ""
         for key, entry in naive.live.items():
-            untouched = self._touched.get(key, 0) < known.sequence
             may_expire = bool(entry.expires) and known.work["do"] in ("shift", "move")
             if entry.job in self._hidden[record.name]:
                 continue
-            if untouched and not may_expire and _is_about(known, entry, naive) and _is_free(naive, entry):
+            waits = not may_expire and _is_about(known, entry, naive) and _is_free(naive, entry)
+            if waits and self._has_waited(key, known, record):
                 return f"the pass {record.name} ends, and has left {_spelt(key)}: {known.work}"
         return ""
+
+    def _has_waited(self, key: int, known: NaivePass, end: Record) -> bool:
+        """Whether a pass that ends has had to meet a message that waits."""
+        touched = self._touched.get(key)
+        if touched is None or touched.sequence < known.sequence:
+            return True
+        if known.work["filter"]["state"] == "dead":
+            return False  # it goes through them once
+        again = sum(1 for sequence in self._given_back if sequence > known.sequence)
+        return again < limits.PASS_WALKS_MAX and end.stamp - touched.stamp > _SEEN_MS
 
 
 def _is_free(naive: Naive, entry: NaiveEntry) -> bool:
