@@ -52,6 +52,20 @@ SURGERY: Final = (
         finders=(274,),
     ),
     Bug(
+        "pass-misses-what-runs-out",
+        "A pass does not look again for messages whose leases have run out since it went past them.",
+        "docs/how-to/change-many.md: what is given back before a pass ends is met on another way",
+        (
+            change(
+                "core.partition.passes:Passes.applied",
+                "record.kind in _GIVING_BACK",
+                "record.kind == RecordKind.NACK",
+            ),
+        ),
+        seeds=0,
+        finders=(95011030,),
+    ),
+    Bug(
         "pass-spreads-too-far",
         "A pass spreads messages over twice the interval.",
         "`spread` of move_where: evenly over an interval",

@@ -30,8 +30,6 @@ _BY_PASS: Final = (
 )  # fmt: skip
 _BEHIND_A_PASS: Final = (*_GIVING_BACK, RecordKind.REVEAL)
 """They let messages wait behind the place that a pass has reached: it goes through them once more."""
-_SEEN_MS: Final = 1_500
-"""The leader had applied a record this much before it made another, unless a disk is slow."""
 _LOOKED_AT: Final = (*_GIVING_BACK, *_BY_PASS, RecordKind.LAPSE, RecordKind.LEASE)
 
 
@@ -65,10 +63,12 @@ class Fates:
         self._fates: dict[int, Fate] = {}
         self._before: dict[int, NaiveEntry] = {}
         self._changed: dict[str, set[int]] = {}
-        self._touched: dict[int, Record] = {}
+        self._touched: dict[int, int] = {}
         """The last record that names each message, but for those that reveal it."""
         self._given_back: list[int] = []
         """The records after which a pass has to look once more."""
+        self._known_at: dict[tuple[int, int], int] = {}
+        """By epoch and sequence of a pass's end: up to which record its leader had looked when it proposed that."""
         self._hidden: dict[str, set[int]] = {}
         """The jobs that were undecided when a pass began, by its name: it need not meet their messages."""
         self._retention_ms = TopicSettings().dead_retention_ms
@@ -77,12 +77,16 @@ class Fates:
         """Return the fate of a message: an object that changes as the message does."""
         return self._fates.setdefault(key, Fate())
 
+    def ends(self, record: Record, applied: int) -> None:
+        """A leader that had applied all up to here ends a pass by this record."""
+        self._known_at.setdefault((record.epoch, record.sequence), applied)
+
     def before(self, record: Record, naive: Naive) -> None:
         """Look at the messages that a record names, before it is applied."""
         self._before = {}
         named = _keys(record)
         if record.kind != RecordKind.REVEAL:
-            self._touched.update(dict.fromkeys(named, record))
+            self._touched.update(dict.fromkeys(named, record.sequence))
         if record.kind in _BEHIND_A_PASS:
             self._given_back.append(record.sequence)
         if record.kind in _LOOKED_AT:
@@ -212,13 +216,13 @@ class Fates:
 
     def _has_waited(self, key: int, known: NaivePass, end: Record) -> bool:
         """Whether a pass that ends has had to meet a message that waits."""
-        touched = self._touched.get(key)
-        if touched is None or touched.sequence < known.sequence:
+        touched = self._touched.get(key, 0)
+        if touched < known.sequence:
             return True
         if known.work["filter"]["state"] == "dead":
             return False  # it goes through them once
         again = sum(1 for sequence in self._given_back if sequence > known.sequence)
-        return again < limits.PASS_WALKS_MAX and end.stamp - touched.stamp > _SEEN_MS
+        return again < limits.PASS_WALKS_MAX and touched <= self._known_at.get((end.epoch, end.sequence), -1)
 
 
 def _is_free(naive: Naive, entry: NaiveEntry) -> bool:

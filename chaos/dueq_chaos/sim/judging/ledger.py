@@ -116,6 +116,10 @@ class Ledger:
         """Return the fate of a message: an object that changes as the message does."""
         return self._of(key[0]).fates.of(key[1] << 16 | key[2])
 
+    def ends(self, uid: int, record: Record, applied: int) -> None:
+        """A leader that had applied all up to here ends a pass by this record."""
+        self._of(uid).fates.ends(record, applied)
+
     def due_of(self, key: MessageKey) -> int:
         """The instant at which a message was inserted to be due."""
         record = self._of(key[0]).records.get(key[1])

@@ -271,6 +271,7 @@ class Invariants:
             seen.commit = log.commit
         if leading is not None:
             self._look_at_counts(node, partition, seen, leading)
+            self._look_at_pass(partition, seen)
         if timeline.applied != seen.applied and not replica.installing:
             seen.applied = timeline.applied
             wrong = self.ledger.state_differs(partition.uid, timeline)
@@ -283,6 +284,16 @@ class Invariants:
         """What may have changed at a leader though its log and its state have not."""
         self._look_at_counts(node, partition, seen, leading)
         self._look_at_order(node, partition, leading)
+
+    def _look_at_pass(self, partition: Partition, seen: _Seen) -> None:
+        """Note what a leader had applied, before this turn at least, when it ended a pass."""
+        log, timeline = partition.replica.log, partition.timeline
+        if timeline.passes.running is None:
+            return
+        for at in range(timeline.applied + 1, log.end + 1):
+            entry = log.get(at)
+            if entry is not None and entry.record.kind == RecordKind.PASS:
+                self.ledger.ends(partition.uid, entry.record, seen.applied)
 
     def _look_at_counts(self, node: Node, partition: Partition, seen: _Seen, leading: Leading) -> None:
         uid = partition.uid
