@@ -190,5 +190,19 @@ STATE: Final = (
         seeds=24,
         finders=(2,),
     ),
+    Bug(
+        "scan-under-way-not-counted",
+        "What has ended is forgotten once it is saved, though a scan from before that is still on its way.",
+        "a cache that is filled by a read from before the write",
+        (
+            change(
+                "core.state.cold:ColdReads.settled",
+                "if self._scan and self._scan < self._saved_at:",
+                "if False:",
+            ),
+        ),
+        seeds=0,
+        finders=(95014005,),
+    ),
 )
 """All of them."""
