@@ -6,7 +6,8 @@ import tracemalloc
 
 import pytest
 
-from dueq.core.state.dedup import Deduplication, DedupLimits
+from dueq.core.state.dedup import ANSWER_BYTES, CLIENT_BYTES, Deduplication, DedupLimits
+from dueq_codecs.messages import Code
 from dueq_codecs.records import Record, RecordKind, RequestRef
 
 
@@ -70,3 +71,17 @@ def test_a_client_whose_answers_leave_time_and_again_is_noted_a_bounded_number_o
         insert(dedup, 2, number + 1, number + 1, age_ms=2 * number)
         dedup.expire(2 * number + 2)
     assert len(dedup._empty) <= 2 * 2 + 64
+
+
+def test_a_client_without_answers_is_forgotten_in_its_time_though_others_have_younger_ones() -> None:
+    """Replicas that began at other instants would differ: one still knows it, and one does not."""
+    dedup = Deduplication(DedupLimits(age_ms=1000, bytes_max=2 * CLIENT_BYTES + ANSWER_BYTES))
+    ended = RequestRef((1).to_bytes(16, "big"), 1, 7919, 1)
+    insert(dedup, 1, 1, 1, age_ms=100)
+    insert(dedup, 2, 1, 2, age_ms=900)
+    dedup.expire(1000)
+    verdict = dedup.recall(ended)
+    assert verdict is not None
+    assert verdict.code == Code.OUTCOME_UNKNOWN
+    dedup.expire(1200)
+    assert dedup.recall(ended) is None

@@ -179,3 +179,15 @@ def test_a_committed_job_is_unrevealed_until_the_record_that_says_so() -> None:
     assert jobs.unrevealed == {jobs.by_key[AWAY].number}
     story.act(AWAY, JobAction.CLEARED)
     assert not jobs.unrevealed
+
+
+def test_nothing_says_when_the_messages_of_a_job_wait_that_was_committed_and_then_cancelled() -> None:
+    """They have been shown, and wait for their own instants: a search that began at `until` would miss them."""
+    story = Story()
+    story.insert(HOME, NOON + 1)
+    story.insert(AWAY, NOON + 1)
+    story.act(HOME, JobAction.COMMIT)
+    story.act(HOME, JobAction.CANCEL)
+    jobs = story.timeline.jobs
+    numbers = [jobs.by_key[key].number for key in (HOME, AWAY)]
+    assert jobs.wait_from(set(numbers), NOON) == [NOON, NOON + 10 * MINUTE]

@@ -79,3 +79,13 @@ def an_answer(
     return ConsumerReply(
         "t", b"c" * 16, session.attach, 1, push_sent=push_sent, coming=coming, incarnation=incarnation, mono_us=mono_us
     )  # fmt: skip
+
+
+def test_what_came_before_an_attach_counts_for_no_push_after_it() -> None:
+    """Both are counted from one: a push that came ahead of its turn is no push of the new attach."""
+    session = Session("a", Attaches(0), 0)
+    session.begin(0)
+    session.saw_push(2, complete=True)
+    session.begin(1)
+    session.saw_push(1, complete=True)
+    assert session.push_seen == 1, "the second one has not come"

@@ -1,0 +1,76 @@
+"""Who waits for a checkpoint, and which one that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from dueq.core.partition.checkpoints import Checkpoints
+from dueq.core.turn.deadlines import Deadlines
+from dueq.instant import Now
+
+UID = 1
+NOW = Now(60_000_000, 60_000_000)
+
+
+class Replica:
+    """A replica whose disk saves a checkpoint when it is told to."""
+
+    def __init__(self) -> None:
+        self.uid, self.applied = UID, 3
+        self.wants_checkpoint = False
+        self.settings = SimpleNamespace(broker_id="b1")
+        self.checkpoints: Deadlines[int] = Deadlines()
+        self.under_way: list[Callable[[Now], None]] = []
+        self.told: list[str] = []
+        context: Any = self
+        self.care = Checkpoints(context, context, context, NOW)
+
+    def checkpoint(self) -> object:
+        return SimpleNamespace(applied=self.applied)
+
+    def hidden_jobs(self) -> frozenset[int]:
+        return frozenset()
+
+    def checkpoint_saved(self, applied: int) -> None:
+        """It is all the same to these tests."""
+
+    def persist(self, write: object) -> None:
+        """It is saved by `saved`."""
+
+    def touch(self, partition: object) -> None:
+        """It is asked by the test."""
+
+    def when_persisted(self, then: Callable[[Now], None]) -> None:
+        self.under_way.append(then)
+
+    def ask(self, name: str) -> None:
+        self.care.after(lambda hidden, now: self.told.append(name), NOW)
+
+    def made(self) -> bool:
+        return self.care.make(NOW) is not None
+
+    def saved(self) -> None:
+        self.under_way.pop(0)(NOW)
+
+
+def test_who_asks_when_all_is_on_the_disk_is_told_at_once() -> None:
+    replica = Replica()
+    replica.ask("first")
+    assert replica.told == ["first"]
+
+
+def test_who_asks_is_told_when_a_checkpoint_has_what_was_applied_by_then() -> None:
+    replica = Replica()
+    replica.applied = 5
+    replica.ask("first")
+    assert replica.made()
+    replica.applied = 7
+    replica.ask("second")
+    assert not replica.made()  # one at a time
+    replica.saved()
+    assert replica.told == ["first"]  # the one that was saved has nothing of what came while it was under way
+    assert replica.made()
+    replica.saved()
+    assert replica.told == ["first", "second"]
