@@ -603,6 +603,20 @@ def test_what_came_late_and_whose_lease_is_over_ends_no_call() -> None:
     assert not of(stage.run_until(stage.ms + 4_000), Completed)
 
 
+def test_a_lease_counts_from_the_question_that_it_answers_at_the_latest() -> None:
+    """The push was held up for longer than its lease; that the leader was asked again meanwhile makes it no younger."""
+    stage = staged("a")
+    at_us = stage.at_us(stage.ms + 20_000)
+    effects = stage.step(events.Pull(CALL, at_us, TOPIC, 2, 15_000_000, 2_000, 1 << 20, b"", []))
+    [first] = pulls_in(effects + stage.answer_metadata(effects))
+    pulls_in(stage.run_until(stage.ms + 1_100))
+    stage.ms += 1_400
+    late = bring(stage, first, b"x", left_ms=2_000) + stage.receive("a", end(first, pushes=1))
+    assert not of(late, Completed)
+    [released] = sent(late + stage.run_until(stage.ms + 5), ChangeRequest)
+    assert (released.kind, released.rows) == (RecordKind.RELEASE, 1)
+
+
 def test_a_leader_that_has_taken_back_what_was_missing_is_waited_for_again() -> None:
     """Its push could not be sent. The other leader waits all the time."""
     stage = staged("a", "b")
