@@ -18,7 +18,8 @@ from dueq_chaos.shell import traced
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
-        not traced.available(), reason="needs an strace that may trace (Debian: apt install strace)"
+        not traced.attachable(),
+        reason="needs an strace that may attach (Debian: apt install strace; as root)",
     ),
 ]
 

@@ -69,6 +69,20 @@ def available() -> bool:
     return subprocess.run(tried, capture_output=True, timeout=_TRY_S, check=False).returncode == 0
 
 
+def attachable() -> bool:
+    """Whether an strace may trace a process that it has not started (see ptrace_scope of the Yama module)."""
+    if not available():
+        return False
+    with subprocess.Popen(["sleep", str(_TRY_S)]) as other:
+        tried = ["strace", "-o", os.devnull, "-p", str(other.pid)]
+        with subprocess.Popen(tried, stderr=subprocess.PIPE, text=True) as strace:
+            assert strace.stderr is not None
+            said = strace.stderr.readline()
+            strace.kill()
+        other.kill()
+    return "attached" in said
+
+
 def command(record: Path, *what: str) -> list[str]:
     """Return the command that runs `what` and keeps its record in files that begin with `record`.
 
