@@ -16,8 +16,8 @@ from typing import Final
 
 import structlog
 
-_GAP_US: Final = 5_000_000
-"""Looks are a second apart, and up to four under load."""
+_GAP_US: Final = 4_000_000
+"""Looks are a second apart, and up to so much under load."""
 _SLOW_US: Final = 5_000_000
 _PROGRESS_BYTES: Final = 1 << 16
 """More than the lines of a log that may lie on another disk."""

@@ -63,8 +63,9 @@ def test_commits_that_end_and_idle_times_are_no_hang() -> None:
 
 
 def test_a_pause_of_the_whole_process_counts_as_one_look() -> None:
-    watched, _ = watch(30)
+    watched, said = watch(5)
     assert looks(watched, [7, 7], gap_us=3600 * SECOND_US) == ["", ""]
+    assert said.entries == []
 
 
 def test_a_broker_that_is_alone_says_that_it_waits_and_goes_on() -> None:
