@@ -100,6 +100,7 @@ REGRESSIONS = {
     98000019: "a disk went on with wipes only when something else was written (the simulator's own fault)",
     98022512: "leases that run out while probes are held made other probes late (the simulator's own fault)",
     50020042: "payloads were looked for that a replica was still catching up with (the simulator's own fault)",
+    50014005: "a leader whose clock was behind looked at the dead again an hour later",
     95028021: "groups that were given something in the last turn were taken for a leak (the simulator's own fault)",
     98021075: "who loaded jobs into a full table was not given the time to be refused (the simulator's own fault)",
     98020753: "a consumer that worked between two looks was taken for idle (the simulator's own fault)",

@@ -102,7 +102,9 @@ class DeadLetters:
         over = entries["died_at"].astype(np.int64) + retention_ms <= mesh_ms
         old = entries.take(np.flatnonzero(over))
         if not len(old):
-            self._wait(int(entries["died_at"][0]) + retention_ms - mesh_ms, now)
+            first_ms = int(entries["died_at"][0])
+            # By a clock that is behind it has yet to die: when that is set, the time is another one.
+            self._wait(first_ms + retention_ms - mesh_ms if first_ms <= mesh_ms else _RETRY_MS, now)
             return
         record = Record(RecordKind.DISCARD, self._partition.uid, 0, 0, 0)
         record.first = np.ascontiguousarray(old["first"])

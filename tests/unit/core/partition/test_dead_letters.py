@@ -166,3 +166,13 @@ def test_nothing_is_discarded_by_a_clock_that_is_on_hold_and_no_turn_is_taken_af
     led.answer(2 * HOUR_MS + 1_000, dead(0))
     [record] = led.proposed
     assert record.kind == RecordKind.DISCARD
+
+
+def test_a_clock_by_which_deaths_are_to_come_is_asked_again_soon() -> None:
+    """It is behind, and will be set: an hour by it is no hour."""
+    led = Led()
+    led.care.begin(at(5))
+    led.turn(5)
+    led.answer(6, dead(HOUR_MS // 2))
+    led.turn(6)
+    assert led.retention.next_us() == 1_006_000
