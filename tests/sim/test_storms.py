@@ -101,6 +101,7 @@ REGRESSIONS = {
     98022512: "leases that run out while probes are held made other probes late (the simulator's own fault)",
     50020042: "payloads were looked for that a replica was still catching up with (the simulator's own fault)",
     50014005: "a leader whose clock was behind looked at the dead again an hour later",
+    98022784: "what a consumer that had just gone had not seen was taken for a leak (the simulator's own fault)",
     95028021: "groups that were given something in the last turn were taken for a leak (the simulator's own fault)",
     98021075: "who loaded jobs into a full table was not given the time to be refused (the simulator's own fault)",
     98020753: "a consumer that worked between two looks was taken for idle (the simulator's own fault)",

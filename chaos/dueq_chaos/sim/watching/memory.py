@@ -4,7 +4,8 @@ Every container that can be reached from a broker's core is counted, by the clas
 all is quiet, none may have more elements than a small number for each object that holds one, and a few for each thing
 that lives: messages in memory, leases, sessions, jobs, partitions, peers. The exceptions have bounds of their own, and
 are looked at by name: the due queue, the log's cache and marks, the memory of past requests, the last goodbyes of
-consumers, and the headers that NACKs have given messages of which nothing else is in memory.
+consumers, pushes that are not seen yet, and the headers that NACKs have given messages of which nothing else is in
+memory.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from dueq import limits
 from dueq.core.broker import BrokerCore
 from dueq.core.delivery import due_queue
+from dueq.core.delivery.consumers import ConsumerSession
 from dueq.core.delivery.departed import KEPT_MAX, KEPT_US, Departed
 from dueq.core.delivery.fair_queue import FairQueue
 from dueq.core.delivery.lane import Lane
@@ -40,6 +42,8 @@ LIVE_MAX: Final = 4
 """Elements of one kind for each thing that lives."""
 _CARE_US: Final = 2_000_000
 """Longest time until something that has ended is cleared away."""
+_SAID_US: Final = 3_000_000
+"""After this long a consumer that speaks has said that a push has come, or has been sent it again."""
 _CONTAINERS: Final = (dict, list, deque, set, frozenset, tuple, array)
 _PLAIN: Final = (int, float, str, bytes, bool, type(None))
 _FIXED: Final = frozenset(
@@ -58,7 +62,7 @@ _OWN_BOUNDS: Final = frozenset(
         "Answers._older", "Answers._newer", "Answers._free", "Answers._mixed", "Deduplication._clients",
         "Deduplication._active", "Deduplication._numbers", "Deduplication._empty", "Deduplication._changed",
         "_Client.sequences", "_Client.slots",
-        "HeadingTable.by_key", "HeadingTable._saved", "Departed._ended",
+        "HeadingTable.by_key", "HeadingTable._saved", "Departed._ended", "ConsumerSession.unseen",
     )
 )  # fmt: skip
 
@@ -250,6 +254,13 @@ def _headings(table: HeadingTable, now: Now) -> Iterator[str]:
         yield f"{len(table._saved)} headers count as saved, {len(table.by_key)} are known"
 
 
+def _pushes(session: ConsumerSession, now: Now) -> Iterator[str]:
+    """Judge those that a consumer has not seen when it last spoke: if it is silent, its session ends."""
+    late = sum(push.sent_us < session.heard_us - _SAID_US for push in session.unseen)
+    if late > EACH_MAX:
+        yield f"{late} pushes of {len(session.unseen)} to a consumer count as unseen for long"
+
+
 def _goodbyes(departed: Departed, now: Now) -> Iterator[str]:
     """Judge them as of the last one: older ones are forgotten when one comes."""
     noted_us = [at_us for _, at_us in departed._ended.values()]
@@ -260,4 +271,5 @@ def _goodbyes(departed: Departed, now: Now) -> Iterator[str]:
 _LOOKS: Final[dict[str, Callable[[Any, Now], Iterator[str]]]] = {
     "Lane": _lane, "PriorityQueue": _alarms, "FairQueue": _groups, "Partition": _partition, "LogWeight": _marks,
     "Timeline": _past, "Uploads": _uploads, "HeadingTable": _headings, "Departed": _goodbyes,
+    "ConsumerSession": _pushes,
 }  # fmt: skip
