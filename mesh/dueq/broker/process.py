@@ -177,7 +177,7 @@ class _Broker:
         )  # fmt: skip
         self._core = BrokerCore(settings, recovered, read_clocks())
         self._statistics = StatisticsFile(_folder(config), self._core.metrics.statistics, self._log)
-        close(self._close_statistics)
+        close(self._statistics.close)
         self._assemble()
         self._log.info(
             "broker.started", endpoint=endpoint, listen=self._sockets.endpoint, metrics=metrics,
@@ -230,10 +230,6 @@ class _Broker:
             self._log.error("store.not_closed", reason="a thread still waits for the disk")
         else:
             self._store.close()
-
-    def _close_statistics(self) -> None:
-        if not self._hung:
-            self._statistics.close()
 
     def _each_second(self, now: Now) -> None:
         """Look at the disk, and publish what the metrics page and the statistics' file show."""
