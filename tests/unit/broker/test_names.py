@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
-from threading import Event
-from typing import Any
 
 import pytest
 
@@ -13,39 +10,7 @@ from dueq.core.ports.events import Event as CoreEvent
 from dueq.core.ports.events import PeerFrameReceived
 from dueq_codecs.messages import PeerFrame
 from tests.unit.broker.stage import Node
-
-
-class NameServer:
-    """Answers for the names of peers, when the test lets it.
-
-    Attributes:
-        known: addresses by name.
-        answers: set while it answers.
-        asked: how often it was asked.
-        is_asked: set from the first time on.
-    """
-
-    def __init__(self) -> None:
-        self.known: dict[str, str] = {}
-        self.answers = Event()
-        self.is_asked = Event()
-        self.asked = 0
-
-    def getaddrinfo(self, host: str, *more: Any) -> list[Any]:
-        self.asked += 1
-        self.is_asked.set()
-        self.answers.wait()
-        if host not in self.known:
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (self.known[host], 0))]
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
-    found = NameServer()
-    monkeypatch.setattr(socket, "getaddrinfo", found.getaddrinfo)
-    yield found
-    found.answers.set()
+from tests.unit.name_server import NameServer
 
 
 @pytest.fixture
@@ -74,54 +39,54 @@ def sends(peer: Node, number: int) -> Callable[[list[CoreEvent]], bool]:
 
 
 def test_a_peer_is_reached_by_its_name_as_soon_as_that_is_known(
-    server: NameServer, nodes: tuple[Node, Node]
+    name_server: NameServer, nodes: tuple[Node, Node]
 ) -> None:
     node, peer = nodes
-    server.known["b1.example"] = "127.0.0.1"
+    name_server.known["b1.example"] = "127.0.0.1"
     peer.sockets.connect("b1", by_name(node, "b1.example"))
     peer.sockets.to_peer("b1", PeerFrame("b2", 1, "b1", 1, 1, 0))
     assert peer.sockets.counts.dropped == 1
-    server.answers.set()
+    name_server.answers.set()
     node.receive_until(sends(peer, 2))
-    assert server.asked == 1
+    assert name_server.asked == 1
 
 
 def test_a_name_that_is_not_answered_for_is_asked_for_once(
-    server: NameServer, nodes: tuple[Node, Node]
+    name_server: NameServer, nodes: tuple[Node, Node]
 ) -> None:
     """The core wants a fresh connection every few seconds: threads must not pile up."""
     node, peer = nodes
     for _ in range(10):
         peer.sockets.connect("b1", by_name(node, "b1.example"))
         peer.sockets.to_peer("b1", PeerFrame("b2", 1, "b1", 1, 1, 0))
-        server.is_asked.wait()
-    assert server.asked == 1
+        name_server.wait_asked()
+    assert name_server.asked == 1
 
 
 def test_a_peer_that_has_moved_is_reached_at_the_next_connection(
-    server: NameServer, nodes: tuple[Node, Node]
+    name_server: NameServer, nodes: tuple[Node, Node]
 ) -> None:
     node, peer = nodes
-    server.answers.set()
-    server.known["b1.example"] = "127.0.0.99"
+    name_server.answers.set()
+    name_server.known["b1.example"] = "127.0.0.99"
     endpoint = by_name(node, "b1.example")
     peer.sockets.connect("b1", endpoint)
-    server.is_asked.wait()
-    server.known["b1.example"] = "127.0.0.1"
+    name_server.wait_asked()
+    name_server.known["b1.example"] = "127.0.0.1"
 
     def again(events: list[CoreEvent]) -> bool:
         peer.sockets.connect("b1", endpoint)
-        return server.asked > 1
+        return name_server.asked > 1
 
     node.receive_until(again)
     node.receive_until(sends(peer, 3))
 
 
 def test_a_name_that_nobody_knows_is_told_and_asked_for_again(
-    server: NameServer, nodes: tuple[Node, Node]
+    name_server: NameServer, nodes: tuple[Node, Node]
 ) -> None:
     node, peer = nodes
-    server.answers.set()
+    name_server.answers.set()
     peer.sockets.connect("b1", by_name(node, "b1.example"))
 
     def told(events: list[CoreEvent]) -> bool:
@@ -130,6 +95,6 @@ def test_a_name_that_nobody_knows_is_told_and_asked_for_again(
 
     node.receive_until(told)
     assert "b1.example" in peer.sockets.counts.take_unsaid()[1]
-    server.known["b1.example"] = "127.0.0.1"
+    name_server.known["b1.example"] = "127.0.0.1"
     node.receive_until(sends(peer, 4))
     assert peer.sockets.counts.refused["no_address"] == 1

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
-from threading import Event
-from typing import Any
 
 import pytest
 import zmq
@@ -14,36 +11,9 @@ import zmq
 from dueq.client.core.ports.events import Event as CoreEvent
 from dueq.client.core.ports.events import LinkLost, LinkReady
 from dueq.client.sockets import Sockets
+from tests.unit.name_server import NameServer
 
 PATIENCE_MS = 20_000
-
-
-class NameServer:
-    """Knows one name, and answers when the test lets it.
-
-    Attributes:
-        answers: set while it answers.
-        asked: how often it was asked.
-    """
-
-    def __init__(self) -> None:
-        self.answers = Event()
-        self.asked = 0
-
-    def getaddrinfo(self, host: str, *more: Any) -> list[Any]:
-        self.asked += 1
-        self.answers.wait()
-        if host != "known.example":
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
-    found = NameServer()
-    monkeypatch.setattr(socket, "getaddrinfo", found.getaddrinfo)
-    yield found
-    found.answers.set()
 
 
 @pytest.fixture
@@ -73,19 +43,22 @@ def happens(sockets: Sockets, count: int) -> list[CoreEvent]:
 
 
 def test_a_link_that_waits_for_a_name_holds_up_no_other(
-    server: NameServer, sockets: Sockets, port: int
+    name_server: NameServer, sockets: Sockets, port: int
 ) -> None:
     """While the name server was silent, a client reached no broker at all."""
+    name_server.known["known.example"] = "127.0.0.1"
     sockets.open(1, f"tcp://known.example:{port}")
     sockets.open(2, f"tcp://127.0.0.1:{port}")
     assert happens(sockets, 1) == [LinkReady(2)]
-    server.answers.set()
+    name_server.answers.set()
     assert happens(sockets, 1) == [LinkReady(1)]
 
 
-def test_a_name_that_nobody_knows_is_a_lost_link(server: NameServer, sockets: Sockets, port: int) -> None:
+def test_a_name_that_nobody_knows_is_a_lost_link(
+    name_server: NameServer, sockets: Sockets, port: int
+) -> None:
     sockets.open(1, f"tcp://unknown.example:{port}")
-    server.answers.set()
+    name_server.answers.set()
     [lost] = happens(sockets, 1)
     assert isinstance(lost, LinkLost)
     assert (lost.link, "unknown.example" in lost.reason) == (1, True)
@@ -99,13 +72,14 @@ def test_what_cannot_be_a_name_is_a_lost_link(sockets: Sockets) -> None:
 
 
 def test_links_that_are_given_up_meanwhile_stay_so_and_one_lookup_serves_those_after_them(
-    server: NameServer, sockets: Sockets, port: int
+    name_server: NameServer, sockets: Sockets, port: int
 ) -> None:
     """A link is tried anew sooner than a name server is given up: threads must not pile up."""
+    name_server.known["known.example"] = "127.0.0.1"
     for link in range(1, 20):
         sockets.open(link, f"tcp://known.example:{port}")
         sockets.close(link)
     sockets.open(20, f"tcp://known.example:{port}")
-    server.answers.set()
+    name_server.answers.set()
     assert happens(sockets, 1) == [LinkReady(20)]
-    assert server.asked == 1
+    assert name_server.asked == 1
