@@ -70,8 +70,10 @@ def test_a_name_gets_back_what_its_earlier_life_had(mesh: LocalMesh, client: Cli
                 topic, 5, 10, 60, consumer="worker", held=[(message.id, message.token) for message in had]
             )
     back = client.pull(topic, 5, 10, 60, consumer="worker", held=[(had[0].id, had[0].token)])
-    assert [(message.id, message.token) for message in back] == [(had[1].id, had[1].token)]
-    assert back[0].payload == had[1].payload
+    assert [(message.id, message.payload) for message in back] == [(had[1].id, had[1].payload)]
+    leases = [(message.id, message.token) for message in had]
+    assert client.settle(topic, leases, "release") == [Outcome.DONE, Outcome.STALE]
+    assert client.settle(topic, [(back[0].id, back[0].token)], "ack") == [Outcome.DONE]
 
 
 def test_killed_brokers_take_no_detached_lease_along(mesh: LocalMesh, client: Client, topic: str) -> None:

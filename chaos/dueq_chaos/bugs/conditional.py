@@ -79,13 +79,27 @@ CONDITIONAL: Final = (
         (
             change(
                 "core.delivery.sessions:Sessions._on_attach",
-                "if is_new_life or self._renewals.has(session):",
+                "if is_new_life:",
                 "if False:",
             ),
             change("core.delivery.sessions:Sessions._on_attach", "elif session.life:", "elif False:"),
         ),
         seeds=0,
         finders=(86010027, 86010061, 86010156),
+    ),
+    Bug(
+        "old-tokens-for-a-later-pull",
+        "The next process that pulls by a name gets what an earlier one had under the tokens of that one.",
+        "Kleppmann, How to do distributed locking (2016): a lock without fencing tokens",
+        (
+            change(
+                "core.delivery.pulls:Pulls._bring_back",
+                "older = np.full(len(slots), other_process)",
+                "older = np.zeros(len(slots), np.bool_)",
+            ),
+        ),
+        seeds=0,
+        finders=(98022892, 98100710, 98110354),
     ),
     Bug(
         "inherited-tokens-for-a-new-process",
@@ -130,20 +144,6 @@ CONDITIONAL: Final = (
         (change("core.delivery.pulls:Pulls._fault", "if frame.credit > most:", "if frame.credit >= most:"),),
         seeds=0,
         finders=(92000001, 92000005),
-    ),
-    Bug(
-        "whole-late-answer-ignored",
-        "A client that has asked again keeps the whole answer to its first question for seconds.",
-        "a duplicate after a retry: the answer to the first attempt was only late",
-        (
-            change(
-                "client.core.consuming.pulling:Pulling._replied_late",
-                "if reply.attach == asked.before.attach",
-                "if False",
-            ),
-        ),
-        seeds=0,
-        finders=(92020993,),
     ),
     Bug(
         "lease-given-back-comes-again",

@@ -402,17 +402,22 @@ class Consumers:
                 alone = len(self._line) == 1 and not session.pull
                 rows = min(count - at if alone else min(run.left, end - at), free)
                 hand.take(session, at, rows, upto[at + rows] - upto[at])
-                self._note_pull(session, instants[at])
+                self._dealt(session, instants[at])
                 run.left -= rows
                 at += rows
                 if alone:  # a session that joins later has no claim to rows that nobody else could take
                     self._level = session.served
         return hand.deal(count)
 
-    def _note_pull(self, session: ConsumerSession, instant_ms: int) -> None:
+    def note_pull(self, session: ConsumerSession) -> None:
+        """Something is on its way to a session, which may be that of a pull."""
+        if session.pull:
+            self.dealt_pulls[session.number_here] = session
+
+    def _dealt(self, session: ConsumerSession, instant_ms: int) -> None:
         if session.pull:
             session.dealt_ms = instant_ms
-            self.dealt_pulls[session.number_here] = session
+            self.note_pull(session)
 
     def _next(self, instant_ms: int, now: Now) -> tuple[ConsumerSession | None, int]:
         """Return the least served session that can take a row due at an instant, and how many rows; others leave."""
@@ -474,7 +479,7 @@ class Consumers:
                 self._level = taker.served
                 run = runs[waits[row]] = Run(taker, RUN_ROWS)
             hand.take(run.session, row, 1, size)
-            self._note_pull(run.session, waits[row])
+            self._dealt(run.session, waits[row])
             run.left -= 1
         for session in order:
             self.offer(session, now)

@@ -119,8 +119,9 @@ class TopicDispatcher:
             self._consumers, self._lanes, self._replies, self._resending, self._lifetimes, self._renewals
         )
         self._pulls = Pulls(
-            topic, broker_id, incarnation, self._consumers, self._lanes, self._resending, self._send
-        )
+            topic, broker_id, incarnation, self._consumers, self._lanes, self._resending, self._renewals,
+            self._send,
+        )  # fmt: skip
         self._leasing = Leasing(self._lanes, self._consumers, self._stager, turns)
         self._changes = LeaseChanges(
             topic, metrics, self._consumers, self._stager, self._clock, self._lifetimes.ran_out

@@ -24,6 +24,8 @@ I64 = npt.NDArray[np.int64]
 Body = bytes | memoryview
 
 NEVER_US: Final = 1 << 61
+NOBODY: Final = 0
+"""In place of a session's number."""
 FEW: Final = 16
 """Up to this many values are looked at faster one by one than through numpy."""
 _CAPACITY_MIN: Final = 64
@@ -76,6 +78,7 @@ class LeaseTable:
         act_us: (mono) when the leader must end it: half-way while unpushed, its deadline once pushed.
         ready: 1 when the payload is at hand (or its chunks have gone ahead).
         bodies: inline payloads that wait for their push.
+        to_renew: 1 while an older process of its consumer may have it: nothing brings it again under this token.
         staged_bytes: bytes of inline payloads that are at hand or being read.
         high: slots from here on were never used.
     """
@@ -89,6 +92,7 @@ class LeaseTable:
         self.act_us = np.zeros(0, np.int64)
         self.ready = np.zeros(0, np.uint8)
         self.staged = np.zeros(0, np.int64)
+        self.to_renew = np.zeros(0, np.uint8)
         self.bodies: list[Body | None] = []
         self.staged_bytes = 0
         self.high = 0
@@ -106,7 +110,7 @@ class LeaseTable:
     def _grow(self, capacity: int) -> None:
         old = len(self.phase)
         self._entries.resize(capacity)
-        for name in ("phase", "token", "owner", "act_us", "ready", "staged"):
+        for name in ("phase", "token", "owner", "act_us", "ready", "staged", "to_renew"):
             column = getattr(self, name)
             setattr(self, name, np.concatenate((column, np.zeros(capacity - old, column.dtype))))
         self.act_us[old:] = NEVER_US
@@ -136,6 +140,7 @@ class LeaseTable:
         self.token[slots] = token
         self.owner[slots] = owner
         self.act_us[slots] = act_us
+        self.to_renew[slots] = 0
         self.slot_of.update(zip(keys_of(entries).tolist(), taken, strict=True))
         return slots
 
@@ -251,6 +256,7 @@ class LeaseTable:
         """Their consumer has them: payloads that were brought back to push them again are not wanted."""
         self.unstage(slots)
         self.phase[slots] = Phase.PUSHED
+        self.to_renew[slots] = 0
 
     def unstage(self, slots: Slots) -> None:
         """Let payloads go: pushed, or not wanted any more."""

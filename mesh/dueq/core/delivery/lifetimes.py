@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dueq.core.delivery.consumers import SESSION_US, Consumers, ConsumerSession
 from dueq.core.delivery.lane import Lane
-from dueq.core.delivery.leases import I64, NEVER_US, Phase, total
+from dueq.core.delivery.leases import I64, NEVER_US, NOBODY, Phase, total
 from dueq.core.delivery.replies import Replies
 from dueq.core.delivery.resending import held_by
 from dueq.core.ports.entry import FLAG_DETACHED, Entries, keys_of
@@ -24,8 +24,6 @@ from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
 from dueq_codecs.messages import ConsumerFrame
 
-NOBODY: Final = 0
-"""In place of a session's number."""
 CHECK_US: Final = 100_000
 """Least time between two looks for silent sessions."""
 

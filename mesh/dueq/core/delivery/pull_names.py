@@ -57,6 +57,11 @@ class PullNames:
             return True
         return False
 
+    def goes_on(self, holder: bytes, pull: bytes, life: int) -> bool:
+        """Whether a pull is of the process that pulled last by its name, as far as anybody remembers."""
+        last = self._last.get(holder)
+        return last is not None and (last.pull == pull or 0 < life == last.life)
+
     def begins(self, holder: bytes, pull: bytes, life: int, now_us: int) -> None:
         """A pull begins: another one of its name is over, unless that one is the later one and this frame was late."""
         last = self._last.pop(holder, None)

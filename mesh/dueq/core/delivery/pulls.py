@@ -9,8 +9,9 @@ so its answer need not wait. It is over when all of them have left; those that c
 From then on its leases belong to no session, so neither silence nor a goodbye ends them.
 
 A lost answer is repaired as for consumers: the pull is repeated with a larger `attach` and the leases that have
-arrived. The holder's other leases are pushed again under the same token. In the same way a pull with a name gets the
-leases of an earlier one of that name.
+arrived. The holder's other leases are pushed again under the same token. In the same way the next pull of a stream gets
+what an earlier one had. Another process's pull by that name gets it under new tokens (`renewals`): a RELEASE that the
+older process sent may still be on its way.
 
 If several pulls have one name, the last one waits on (`pull_names`). The others are told so, and again if they ask
 again.
@@ -34,6 +35,7 @@ from dueq.core.delivery.departed import Departed
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import NEVER_US, Phase, total
 from dueq.core.delivery.pull_names import PullNames
+from dueq.core.delivery.renewals import Renewals
 from dueq.core.delivery.resending import Resending, held_by
 from dueq.core.ports.entry import FLAG_DETACHED, keys_of
 from dueq.core.ports.events import Route
@@ -106,11 +108,13 @@ class Pulls:
         consumers: Consumers,
         lanes: dict[int, Lane],
         resending: Resending,
+        renewals: Renewals,
         send: Callable[[Route, BrokerMessage], None],
     ) -> None:
         self._topic = topic
         self._broker_id, self._incarnation = broker_id, incarnation
-        self._consumers, self._lanes, self._resending = consumers, lanes, resending
+        self._consumers, self._lanes = consumers, lanes
+        self._resending, self._renewals = resending, renewals
         self._send = send
         self._open: dict[bytes, Pull] = {}
         self._named: dict[bytes, Pull] = {}  # the open pull of each holder that outlives its pulls
@@ -146,6 +150,11 @@ class Pulls:
             self._reply(route, frame.consumer_id, frame.attach, frame.number, code, text, ended=True, now=now)
             return
         goes_on = pull is None and self._goes_on(route, frame, now)
+        other_process = (
+            _has_name(frame)
+            and pull is None
+            and not self._names.goes_on(frame.holder, frame.consumer_id, frame.life)
+        )
         if pull is None:
             pull = self._begin(frame, now)
         session = pull.session
@@ -158,7 +167,7 @@ class Pulls:
         pull.heard_us = NEVER_US if goes_on else now.mono_us + HEARD_US
         pull.first_us = NEVER_US
         session.dealt_ms = None
-        self._bring_back(session, frame, now)
+        self._bring_back(session, frame, other_process, now)
         self._consumers.offer(session, now)
         self._arm(pull)
 
@@ -214,26 +223,35 @@ class Pulls:
 
     def _is_followed(self, frame: ConsumerFrame, now: Now) -> bool:
         """Whether another pull of its name has followed."""
-        if frame.holder == frame.consumer_id:
+        if not _has_name(frame):
             return False
         other = self._named.get(frame.holder)
         life = 0 if other is None else other.session.life
         return self._names.is_followed(frame.holder, frame.consumer_id, frame.life, life, now.mono_us)
 
     def _begin(self, frame: ConsumerFrame, now: Now) -> Pull:
-        if frame.holder != frame.consumer_id:
+        if _has_name(frame):
             other = self._named.get(frame.holder)
             if other is not None:
                 self._end(other, now, Code.UNKNOWN_SESSION, _FOLLOWED)
             self._names.begins(frame.holder, frame.consumer_id, frame.life, now.mono_us)
         pull = Pull(self._consumers.open_pull(frame.consumer_id, frame.holder, now))
         self._open[frame.consumer_id] = pull
-        if frame.holder != frame.consumer_id:
+        if _has_name(frame):
             self._named[frame.holder] = pull
         return pull
 
-    def _bring_back(self, session: ConsumerSession, frame: ConsumerFrame, now: Now) -> None:
-        """Push what the holder has of earlier answers, and did not list: under the same tokens."""
+    def _bring_back(
+        self, session: ConsumerSession, frame: ConsumerFrame, other_process: bool, now: Now
+    ) -> None:
+        """Bring what the holder has of earlier answers, and did not list.
+
+        Args:
+            session: the pull's.
+            frame: the question.
+            other_process: another process of its name has pulled last, or nobody knows.
+            now: the instant.
+        """
         held = held_by(frame)
         high, low = np.frombuffer(session.consumer_id, ">u8").tolist()
         for lane in self._lanes.values():
@@ -250,7 +268,14 @@ class Pulls:
             keys, tokens = keys_of(rows.take(slots)).tolist(), leases.token[slots].tolist()
             lacks = np.array([pairs.get(key) != token for key, token in zip(keys, tokens, strict=True)])
             leases.stay_pushed(slots[~lacks])
-            self._take_over(lane, slots[lacks], session, now)
+            slots = slots[lacks]
+            older = np.full(len(slots), other_process)
+            if _has_name(frame):
+                older |= self._renewals.are_older(lane, slots)
+            chosen = self._renewals.choose(lane, slots[older], session)
+            self._take_over(lane, np.concatenate((slots[~older], chosen)), session, now)
+            self._resending.push_again(lane, slots[~older])
+            self._renewals.want(lane, chosen)
 
     def _take_over(self, lane: Lane, slots: Slots, session: ConsumerSession, now: Now) -> None:
         leases = lane.leases
@@ -262,8 +287,7 @@ class Pulls:
             session.rows_out += len(others)
             session.bytes_out += total(sizes)
         if len(slots):
-            self._consumers.dealt_pulls[session.number_here] = session
-            self._resending.push_again(lane, slots)
+            self._consumers.note_pull(session)
 
     def goodbye(self, frame: ConsumerFrame, now: Now) -> bool:
         """Nobody waits for this pull any more; its pushed messages stay leased. Returns whether it was open."""
@@ -428,6 +452,11 @@ class Pulls:
                 now.mono_us, ended, np.array(over, np.uint32),
             ),
         )  # fmt: skip
+
+
+def _has_name(frame: ConsumerFrame) -> bool:
+    """Whether a pull is by a name, which outlives it."""
+    return frame.holder != frame.consumer_id
 
 
 def _unpushed(lane: Lane, session: ConsumerSession) -> Slots:

@@ -1,10 +1,12 @@
-"""Leases that go to another process of a consumer with a name: under new tokens, so that the older one settles nothing.
+"""Leases that go to another process of one name: under new tokens, so that the older one settles nothing any more.
 
     PUSHED to the older ──wanted──► LEASE with the present token proposed ──applied──► GRANTED ──► pushed to the newer
 
+The processes are those of a consumer with a name, or those that pull by a name.
+
 Each counts as another attempt, since the older process may have failed at it. So a lease at its last attempt is not
-renewed but ended, and so is one for which the credit of the newer process has no room. The topic's rate and pauses hold
-for renewals as for all deliveries.
+renewed but ended, and so is one for which the credit of the newer process has no room. Leases of pulls are detached,
+and last for their length then. The topic's rate and pauses hold for renewals as for all deliveries.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy.typing as npt
 from dueq import limits
 from dueq.core.delivery.consumers import Consumers, ConsumerSession
 from dueq.core.delivery.lane import Lane
-from dueq.core.delivery.leases import NEVER_US, Phase
+from dueq.core.delivery.leases import NEVER_US, NOBODY, Phase
 from dueq.core.delivery.staging import Stager
 from dueq.core.ports.entry import Entries, is_full
 from dueq.core.state.entry_rows import Slots
@@ -54,6 +56,7 @@ class Renewals:
             return
         # The older process may have lacked some: under their old tokens they come no more.
         lane.leases.stay_pushed(slots)
+        lane.leases.to_renew[slots] = 1
         place = lane.uid, int(lane.leases.owner[slots[0]])
         known = self._wanted.get(place)
         if known is not None and known[0] is lane:  # each attach asks for all that is not renewed yet
@@ -61,13 +64,28 @@ class Renewals:
         slots = slots[np.argsort(lane.leases.entry["wait_at"][slots], kind="stable")]
         self._wanted[place] = lane, slots, lane.leases.token[slots]
 
-    def has(self, session: ConsumerSession) -> bool:
-        """Whether leases of a session are still to be renewed."""
-        number = session.number_here
-        wanted = (self._wanted.get((uid, number)) for uid in self._lanes)
-        return any(
-            (of[0].leases.owner[_still_pushed(*of)] == number).any() for of in wanted if of is not None
-        )
+    def are_older(self, lane: Lane, slots: Slots) -> npt.NDArray[np.bool_]:
+        """Return which leases an older process of their name may have.
+
+        To which process an earlier leader has pushed them, this one cannot know.
+        """
+        leases = lane.leases
+        older: npt.NDArray[np.bool_] = leases.to_renew[slots] != 0
+        older |= leases.token[slots] <= lane.inherited_until
+        return older
+
+    def choose(self, lane: Lane, slots: Slots, session: ConsumerSession) -> Slots:
+        """Return which leases of an older process a pull gets; none of them is brought under its old token."""
+        if not len(slots):
+            return slots
+        leases = lane.leases
+        leases.stay_pushed(slots)
+        leases.to_renew[slots] = 1
+        entries = leases.entry.take(slots)
+        may = ~_last_attempts(entries, lane.partition.settings.max_attempts)
+        slots, waits = slots[may], entries["wait_at"][may]
+        chosen: Slots = slots[np.argsort(waits, kind="stable")][: self._room(session)]
+        return chosen
 
     def propose(self, now: Now, mesh_ms: int) -> None:
         """Propose records, as far as the topic allows, and the payloads find room in memory."""
@@ -97,7 +115,11 @@ class Renewals:
         ends = _last_attempts(entries, lane.partition.settings.max_attempts)
         ends[self._room(session) :] = True
         if ends.any():
-            lane.end_now(slots[ends], now)
+            if session.pull:
+                self._consumers.give_back(leases.owner[slots[ends]], entries["size"][ends], now)
+                leases.owner[slots[ends]] = NOBODY
+            else:
+                lane.end_now(slots[ends], now)
             slots, entries = slots[~ends], entries[~ends]
         if not len(slots):
             return True
@@ -115,25 +137,25 @@ class Renewals:
         lane.tokens.take(len(slots))
         leases.unstage(slots)
         leases.token[slots], leases.phase[slots], leases.act_us[slots] = token, Phase.PROPOSED, NEVER_US
+        leases.to_renew[slots] = 0
+        self._consumers.note_pull(session)
         self._stager.stage(lane, slots, entries)
         return True
 
     def _room(self, session: ConsumerSession) -> int:
         """Return how many leases its credit leaves room for: all that it has count, but those that were not renewed."""
         owned = sum(
-            len(_not_renewed(lane, lane.leases.of_owner(session.number_here)))
-            for lane in self._lanes.values()
+            len(_to_renew(lane, lane.leases.of_owner(session.number_here))) for lane in self._lanes.values()
         )
         return max(session.credit - (session.rows_out - owned), 0)
 
 
 def _still_pushed(lane: Lane, slots: Slots, tokens: U64) -> Slots:
-    return _not_renewed(lane, slots[lane.leases.same(slots, tokens)])
+    return _to_renew(lane, slots[lane.leases.same(slots, tokens)])
 
 
-def _not_renewed(lane: Lane, slots: Slots) -> Slots:
-    phase = lane.leases.phase[slots]
-    found: Slots = slots[(phase == Phase.PUSHED) | (phase == Phase.AGAIN)]
+def _to_renew(lane: Lane, slots: Slots) -> Slots:
+    found: Slots = slots[(lane.leases.to_renew[slots] != 0) & (lane.leases.phase[slots] == Phase.PUSHED)]
     return found
 
 

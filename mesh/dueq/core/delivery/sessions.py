@@ -98,7 +98,7 @@ class Sessions:
             if frame.detached:
                 self._lifetimes.adopt(session)
             again = self._resending.push_again
-            if is_new_life or self._renewals.has(session):
+            if is_new_life:
                 again = self._renewals.want
             elif session.life:
                 again = self._push_again
@@ -106,10 +106,10 @@ class Sessions:
         self._heard(session, frame, now)
 
     def _push_again(self, lane: Lane, slots: Slots) -> None:
-        """Push again the leases that left for this process; inherited ones may have left for another of its name."""
-        inherited = lane.leases.token[slots] <= lane.inherited_until
-        self._renewals.want(lane, slots[inherited])
-        self._resending.push_again(lane, slots[~inherited])
+        """Push again the leases that left for this process; others may have left for an older one of its name."""
+        older = self._renewals.are_older(lane, slots)
+        self._renewals.want(lane, slots[older])
+        self._resending.push_again(lane, slots[~older])
 
     def _other_life(self, session: ConsumerSession, route: Route, frame: ConsumerFrame, now: Now) -> None:
         """Another process of the same name: the newer one wins, once the older has said goodbye or is gone."""

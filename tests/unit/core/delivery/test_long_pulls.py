@@ -82,7 +82,7 @@ def test_a_later_pull_of_the_name_gets_all_chunks() -> None:
     stage.run(4_000)
     read_one(stage, 4_010)
     before = len(stage.sent)
-    pull(stage, 4_020, b"r" * 16, holder=NAME)
+    pull(stage, 4_020, b"r" * 16, holder=NAME, wait_ms=1_000)
     stage.run(4_020)
     (push,) = read_all(stage, 4_020)
     assert (keys_in(push), push.consumer_id) == ([key], b"r" * 16)

@@ -147,9 +147,10 @@ class PullCall:
         return self.event.holder or self.name
 
     def take(self, deliveries: list[Delivery]) -> None:
-        """These are its to hand over."""
+        """These are its to hand over, instead of earlier leases of these messages."""
         self.arrivals.note(deliveries)
-        self.got += deliveries
+        names = {each.name for each in deliveries}
+        self.got = [each for each in self.got if each.name not in names] + deliveries
 
     def give_up(self, deliveries: list[Delivery]) -> None:
         """These have come to it, and are not its."""

@@ -187,6 +187,7 @@ class Pulling:
             self._directory.refresh(event.topic)
             return
         asked.link = link.number
+        self._names.asked(pulling, asked.leader)
         frame = ConsumerFrame(
             ConsumerAction.PULL, event.topic, pulling.name, asked.attach, asked.attach, asked.credit,
             event.credit_bytes, event.lease_ms, 0, asked.leader, holder=pulling.holder,
@@ -274,6 +275,7 @@ class Pulling:
 
     def refused(self, pulling: PullCall, asked: Asked, code: Code, text: str) -> None:
         """A leader lets the pull not wait."""
+        self._names.refused(pulling, asked.leader)
         if code is Code.UNKNOWN_SESSION:
             pulling.followed = bool(pulling.event.holder) and not self._names.has_later(pulling)
             self._superseded(pulling)
@@ -299,18 +301,15 @@ class Pulling:
         released_us = since_us if at_us is None else max(at_us, since_us)
         fresh, damaged, complete = pulling.arrivals.push(push, body, released_us)
         if damaged and not pulling.followed:
-            _, damaged = self._names.whose(pulling, damaged)
+            _, damaged = self._names.whose(pulling, leader, damaged)
             self._settle(pulling, RecordKind.NACK, damaged, DAMAGED_DELAY_MS)
-        taker, fresh = self._names.whose(pulling, fresh)
-        if taker is not pulling and fresh:
-            taker.take(fresh)
-            self._complete_late(taker)
+        taker, fresh = self._names.whose(pulling, leader, fresh)
+        if taker is not pulling:
+            self._hand_on(pulling, taker, fresh)
             fresh = []
         if pulling.over:
-            if not pulling.followed:
-                self._settle(pulling, RecordKind.RELEASE, fresh)
             return
-        pulling.got += fresh
+        pulling.take(fresh)
         self._give_back_over(pulling)
         if question is not None and complete:
             question.pushes.add(push.number)
@@ -320,6 +319,15 @@ class Pulling:
             if fresh:  # of a question that may get no answer any more
                 self._context.after(PATIENCE_US, lambda: self._complete_late(pulling))
             self._maybe_answered_late(pulling, asked)
+
+    def _hand_on(self, pulling: PullCall, taker: PullCall | None, deliveries: list[Delivery]) -> None:
+        """What came to one pull is another's, or nobody's."""
+        if taker is None:
+            if not pulling.followed:
+                self._settle(pulling, RecordKind.RELEASE, deliveries)
+        elif deliveries:
+            taker.take(deliveries)
+            self._complete_late(taker)
 
     def chunk_pushed(self, chunk: PushChunk, body: bytes | memoryview) -> None:
         """A part of a long payload has come: its leader need not be asked again."""
@@ -459,6 +467,7 @@ class Pulling:
             timers.pop(part).cancel()
             self._names.returned(pulling, mine, part.error is not None)
 
+        deliveries = self._names.not_at_work(pulling, deliveries, self._context.mono_us)
         for uid in dict.fromkeys(delivery.uid for delivery in deliveries):
             mine = [delivery for delivery in deliveries if delivery.uid == uid]
             amounts = [amount_ms] * len(mine) if kind is RecordKind.NACK else []

@@ -84,9 +84,9 @@ def test_the_later_one_hands_over_what_the_earlier_one_has_and_had_no_end_of() -
 
 
 def test_the_later_one_hands_over_what_comes_to_the_earlier_one() -> None:
-    """Its answer was under way as the later one asked, which the leader then brings the same."""
+    """Its answer was under way as the later one asked: another leader, or in the same stream."""
     stage = staged("a")
-    first, later = asks(stage, 1), asks(stage, 2)
+    first, later = asks(stage, 1, order=5), asks(stage, 2, order=5)
     assert handed(bring(stage, first, b"x")) == [b"x"]
     [again] = pulls_in(stage.receive("a", end(first, pushes=1)))
     assert again.held_sequence.tolist() == [50]
@@ -95,6 +95,56 @@ def test_the_later_one_hands_over_what_comes_to_the_earlier_one() -> None:
     effects = whole(stage, later, b"x")
     assert handed(effects) == []
     assert sent(effects + live(stage, 8_000), ChangeRequest) == []
+
+
+def test_the_later_one_hands_over_what_comes_to_the_earlier_one_by_a_leader_that_it_has_not_asked() -> None:
+    stage = staged("a", "b")
+    one, other = both_wait(stage, 1)
+    later = asks(stage, 2)
+    rest = other if later.leader == one.leader else one
+    assert handed(bring(stage, rest, b"x", sequence=80)) == [b"x"]
+
+
+def test_what_its_leader_renews_for_the_later_one_is_taken_under_the_new_token_only() -> None:
+    """The leader has pushed it to the earlier one before."""
+    stage = staged("a")
+    first, later = asks(stage, 1), asks(stage, 2)
+    effects = by(stage, "a", first, b"x", 60) + stage.run_until(stage.ms + 50)
+    assert handed(effects) == []
+    [released] = sent(effects, ChangeRequest)
+    assert released.token.tolist() == [60]
+    [again] = pulls_in(stage.receive("a", end(first, pushes=1)))
+    [failed] = of(stage.receive("a", end(again, code=Code.UNKNOWN_SESSION)), Failed)
+    assert isinstance(failed.error, Superseded)
+    effects = by(stage, "a", later, b"x", 70) + stage.receive("a", end(later, pushes=1))
+    [done] = of(effects, Completed)
+    assert [each.token for each in done.value] == [70]
+
+
+def test_of_two_leases_of_a_message_only_the_later_one_is_handed_over() -> None:
+    """A leader gave the first one. The next leader does not know to which process, and has renewed it."""
+    stage = staged("a")
+    first = asks(stage, 1)
+    effects = by(stage, "a", first, b"x", 60)
+    message, body = push("a", first.attach, 2, (b"x",), consumer_id=first.consumer_id, sequence=50, token=70)
+    effects += stage.receive("a", message, body) + stage.receive("a", end(first, pushes=2))
+    [done] = of(effects, Completed)
+    assert [each.token for each in done.value] == [70]
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_newer_lease_goes_back_only_when_the_one_that_was_handed_over_would_have_ended(over: bool) -> None:
+    """The caller works on, and does not know that its lease is over."""
+    stage = staged("a")
+    first = asks(stage, 1)
+    effects = bring(stage, first, b"x", left_ms=2_000) + stage.receive("a", end(first, pushes=1))
+    assert handed(effects) == [b"x"]
+    waits = asks(stage, 2)
+    live(stage, 2_010 if over else 1_000)
+    stage.step(events.Abandon(2))
+    effects = by(stage, "a", waits, b"x", 70) + stage.run_until(stage.ms + 50)
+    assert handed(effects) == []
+    assert [request.token.tolist() for request in sent(effects, ChangeRequest)] == ([[70]] if over else [])
 
 
 @pytest.mark.parametrize("abandoned", [False, True])

@@ -1,0 +1,177 @@
+"""A later pull of a name gets what earlier ones had: of another process under new tokens, so that it is fenced."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq_codecs.messages import Code, Push
+from dueq_codecs.records import RecordKind
+from dueq_codecs.topic_settings import TopicSettings
+from tests.unit.core.delivery.test_pulls import NAME, PULL, ends, lead_anew, pull, staged
+from tests.unit.core.led import Stage, at, keys_in, kinds
+
+LATER, THIRD = b"q" * 16, b"r" * 16
+OLD, NEW = 7, 8
+"""The lives of two processes."""
+
+
+def first(count: int = 1, life: int = OLD) -> tuple[Stage, Push, list[int]]:
+    """An older process has pulled."""
+    stage, keys = staged(count)
+    pull(stage, 20, holder=NAME, life=life)
+    (push,) = stage.run(20)
+    assert keys_in(push) == keys
+    return stage, push, keys
+
+
+def releases_late(stage: Stage, push: Push, ms: float) -> int:
+    """A RELEASE arrives that the older process has sent; returns how many messages wait then."""
+    timeline = stage.leds[1].timeline
+    stage.leds[1].change(RecordKind.RELEASE, keys_in(push), at(ms), token=push.token.tolist())
+    stage.run(ms)
+    return timeline.live_count - timeline.leased_count
+
+
+@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("lives", [(OLD, NEW), (0, 0), (OLD, 0)])
+def test_what_another_process_has_sent_settles_nothing_of_the_later_one(
+    lives: tuple[int, int], changed: bool
+) -> None:
+    stage, push, keys = first(life=lives[0])
+    if changed:
+        lead_anew(stage, 30)
+    pull(stage, 40, LATER, holder=NAME, life=lives[1])
+    (again,) = stage.run(40)
+    assert (keys_in(again), again.consumer_id, again.attempt.tolist()) == (keys, LATER, [2])
+    assert again.lease_left_ms.tolist() == [20_000]
+    assert releases_late(stage, push, 50) == 0
+    stage.ack(again, 60)
+    assert stage.leds[1].timeline.live_count == 0
+    assert [(end.consumer_id, end.push_sent) for end in ends(stage)] == [(PULL, 1), (LATER, 1)]
+
+
+def test_the_next_pull_of_a_stream_gets_the_same_lease() -> None:
+    stage, push, keys = first()
+    pull(stage, 40, LATER, holder=NAME, life=OLD)
+    (again,) = stage.run(40)
+    assert (keys_in(again), again.token.tolist(), again.attempt.tolist()) == (keys, push.token.tolist(), [1])
+    pull(stage, 50, LATER, holder=NAME, life=OLD, attach=2)
+    (again,) = stage.run(50)
+    assert again.token.tolist() == push.token.tolist()
+
+
+def test_a_new_leader_does_not_know_to_which_process_a_lease_went() -> None:
+    stage, push, keys = first()
+    lead_anew(stage, 30)
+    pull(stage, 40, LATER, holder=NAME, life=OLD)
+    (again,) = stage.run(40)
+    assert keys_in(again) == keys
+    assert releases_late(stage, push, 50) == 0
+
+
+def test_what_a_later_process_lists_stays_its_own() -> None:
+    stage, push, keys = first(2)
+    token = int(push.token[0])
+    pull(stage, 40, LATER, holder=NAME, life=NEW, held=((keys[0], token),))
+    (again,) = stage.run(40)
+    assert keys_in(again) == keys[1:]
+    pull(stage, 50, THIRD, holder=NAME, life=NEW, held=((keys[1], int(again.token[0])),))
+    (again,) = stage.run(50)
+    assert (keys_in(again), again.token.tolist()) == (keys[:1], [token])
+
+
+def test_a_lost_answer_with_new_tokens_is_pushed_again_under_these() -> None:
+    stage, _, keys = first()
+    pull(stage, 40, LATER, holder=NAME, life=NEW, wait_ms=1_000)
+    (lost,) = stage.run(40)
+    for attach in (2, 3):
+        pull(stage, 50 + attach, LATER, holder=NAME, life=NEW, attach=attach, wait_ms=1_000)
+        (again,) = stage.run(50 + attach)
+        assert (keys_in(again), again.token.tolist()) == (keys, lost.token.tolist())
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.LEASE]
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_what_could_not_be_renewed_at_first_is_renewed_for_a_later_pull_of_the_process(listed: bool) -> None:
+    """The topic is paused meanwhile. What the process has said to hold is its own."""
+    stage, push, keys = first()
+    settings = stage.leds[1].timeline._live.settings
+    settings.current = TopicSettings(paused=True)
+    pull(stage, 40, LATER, holder=NAME, life=NEW)
+    assert stage.run(40) == []
+    assert [(end.consumer_id, end.push_sent) for end in ends(stage)][-1] == (LATER, 0)
+    if listed:
+        pull(stage, 45, THIRD, holder=NAME, life=NEW, held=((keys[0], int(push.token[0])),))
+        stage.run(45)
+    settings.current = TopicSettings()
+    pull(stage, 50, b"s" * 16, holder=NAME, life=NEW, wait_ms=1_000)
+    (again,) = stage.run(50)
+    assert keys_in(again) == keys
+    assert (again.token.tolist() == push.token.tolist()) == listed
+
+
+def test_a_pull_that_waits_is_brought_what_may_be_renewed_later() -> None:
+    stage, _, keys = first()
+    settings = stage.leds[1].timeline._live.settings
+    settings.current = TopicSettings(paused=True)
+    pull(stage, 40, LATER, holder=NAME, life=NEW, wait_ms=1_000)
+    assert stage.run(40) == []
+    settings.current = TopicSettings()
+    (again,) = stage.run(200)
+    assert (keys_in(again), again.consumer_id) == (keys, LATER)
+    assert [(end.consumer_id, end.push_sent) for end in ends(stage)][-1] == (LATER, 1)
+
+
+def test_what_is_more_than_a_later_process_asks_for_comes_to_its_next_pull() -> None:
+    stage, push, keys = first(3)
+    pull(stage, 40, LATER, holder=NAME, life=NEW, credit=2)
+    (again,) = stage.run(40)
+    assert keys_in(again) == keys[:2]
+    held = tuple(zip(keys_in(again), again.token.tolist(), strict=True))
+    pull(stage, 50, THIRD, holder=NAME, life=NEW, credit=2, held=held)
+    (again,) = stage.run(50)
+    assert keys_in(again) == keys[2:]
+    assert set(again.token.tolist()).isdisjoint(push.token.tolist())
+
+
+def test_a_message_at_its_last_attempt_stays_leased_and_takes_no_credit() -> None:
+    stage, _, keys = first()
+    stage.leds[1].timeline._live.settings.current = TopicSettings(max_attempts=1)
+    later = stage.insert([30])
+    pull(stage, 40, LATER, holder=NAME, life=NEW, credit=1)
+    (push,) = stage.run(40)
+    assert keys_in(push) == later
+    stage.run(20_019)
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.LEASE]
+    stage.run(20_020)
+    assert kinds(stage)[2] == RecordKind.EXPIRE
+    assert stage.leds[1].log[-1].target_row.tolist() == [keys[0] & 0xFFFF]
+
+
+def test_a_renewal_that_a_pull_has_no_room_for_any_more_leaves_the_lease() -> None:
+    """The pull is repeated for what is missing alone, while the topic is paused."""
+    stage, push, keys = first()
+    settings = stage.leds[1].timeline._live.settings
+    settings.current = TopicSettings(paused=True)
+    pull(stage, 40, LATER, holder=NAME, life=NEW, wait_ms=1_000)
+    stage.run(40)
+    pull(stage, 50, LATER, holder=NAME, life=NEW, attach=2, credit=0)
+    stage.run(50)
+    settings.current = TopicSettings()
+    assert stage.run(200) == []
+    assert kinds(stage) == [RecordKind.LEASE]
+    pull(stage, 210, LATER, holder=NAME, life=NEW, attach=3)
+    (again,) = stage.run(210)
+    assert keys_in(again) == keys
+    assert again.token.tolist() != push.token.tolist()
+
+
+def test_what_has_not_left_yet_when_a_still_later_one_follows_is_for_anybody() -> None:
+    stage, _, keys = first()
+    pull(stage, 40, LATER, holder=NAME, life=NEW, wait_ms=1_000)
+    stage.tick(40)
+    stage.commit(40)
+    pull(stage, 41, THIRD, holder=NAME, life=NEW + 1, wait_ms=1_000)
+    (again,) = stage.run(41)
+    assert (keys_in(again), again.consumer_id) == (keys, THIRD)
+    assert [end.code for end in ends(stage) if end.consumer_id == LATER] == [Code.UNKNOWN_SESSION]
