@@ -104,6 +104,7 @@ REGRESSIONS = {
     98022784: "what a consumer that had just gone had not seen was taken for a leak (the simulator's own fault)",
     98022892: "a late RELEASE of a process ended what the next one of its name had pulled under the same token",
     98100710: "a late RELEASE of a process ended what the next one of its name had pulled under the same token",
+    98120027: "messages that waited for slow reads of a smaller rank were taken for idle (the simulator's own fault)",
     98110354: "a late RELEASE of a process ended what the next one of its name had pulled under the same token",
     95028021: "groups that were given something in the last turn were taken for a leak (the simulator's own fault)",
     98021075: "who loaded jobs into a full table was not given the time to be refused (the simulator's own fault)",

@@ -3,6 +3,9 @@
 All its pulls have one order. Each lists what the process works on. It waits at several leaders, so that more may come
 than it has asked for, or when its pull is over. Now and then it abandons a pull, before or after the answer has come,
 and begins the next one at once. What it gives back goes to the other process. No message may be with both.
+
+It dies now and then, with its client or, as those do who use a gateway, without it. Then what it has sent is still on its
+way, and the next process pulls by the same client.
 """
 
 from __future__ import annotations
@@ -40,6 +43,10 @@ _ABANDONED: Final = 0.2
 _ABANDONED_US: Final = (100, 1_000_000)
 _UNTAKEN: Final = 0.15
 """Answers that nobody is there to take."""
+_ALONE: Final = 0.5
+"""Of its deaths, those that its client outlives."""
+_ALONE_FROM: Final = 98_120_000
+"""The clients of smaller seeds die with it."""
 _UNTAKEN_FROM: Final = 94_000_000
 """The answers of smaller seeds are all taken."""
 _UNNOTICED_US: Final = (0, 3_000)
@@ -93,10 +100,19 @@ class _Process:
         if self._client.core is None:
             return
         self._client.crash()
+        self._forget()
+        self._mesh.world.after(self._random.randint(*_DOWN_US), self.begin)
+
+    def die_alone(self) -> None:
+        """It dies, and the next one comes up at once, with the same client."""
+        if self._client.core is not None:
+            self._forget()
+            self.begin()
+
+    def _forget(self) -> None:
         for noted in self._out.values():
             noted.ended_at_us = noted.ended_at_us or self._mesh.world.wall_us
         self._out.clear()
-        self._mesh.world.after(self._random.randint(*_DOWN_US), self.begin)
 
     def _pull(self) -> None:
         self._pulls += 1
@@ -115,7 +131,7 @@ class _Process:
             return call.build(number, deadline_us)
 
         life, number = self._client.life, self._pulls
-        pulled = partial(self._pulled, life, number, call)
+        pulled = partial(self._pulled, life, number, self._order, call)
         self._client.call(build, _CALL_US + int(wait_s * 1e6), pulled)
         if self._random.random() < _ABANDONED:
             after_us = self._random.randint(*_ABANDONED_US)
@@ -130,17 +146,12 @@ class _Process:
             self._pull()
 
     def _pulled(
-        self, life: int, number: int, call: Call[Any], value: list[Delivery] | None,
+        self, life: int, number: int, order: int, call: Call[Any], value: list[Delivery] | None,
         failed: effects.Failed | None,
     ) -> None:  # fmt: skip
         if self._client.life != life:
             return
-        if (
-            value
-            and call.undo
-            and self._mesh.world.seed >= _UNTAKEN_FROM
-            and self._random.random() < _UNTAKEN
-        ):
+        if value and call.undo and (order != self._order or self._is_untaken()):
             after_us = self._random.randint(*_UNNOTICED_US)
             self._mesh.world.after(after_us, partial(self._untaken, life, call.undo(value)))
             if self._is_last(life, number):
@@ -150,6 +161,9 @@ class _Process:
             self._take(delivery)
         if self._is_last(life, number):
             self._mesh.world.after(_PAUSE_US if failed is not None else 1, partial(self._next, life, number))
+
+    def _is_untaken(self) -> bool:
+        return self._mesh.world.seed >= _UNTAKEN_FROM and self._random.random() < _UNTAKEN
 
     def _untaken(self, life: int, event: events.Event) -> None:
         if self._client.core is not None and self._client.life == life:
@@ -169,11 +183,13 @@ class _Process:
         self._mesh.history.delivered(key, noted)
         self._out[delivery.id, delivery.token] = noted
         how = "release" if self._random.random() < _RELEASED else "ack"
-        settle = partial(self._settle, how, key, delivery, noted, self._client.life)
+        settle = partial(self._settle, how, key, delivery, noted, self._client.life, self._order)
         world.after(self._random.randint(*_WORK_US), settle)
 
-    def _settle(self, how: str, key: MessageKey, delivery: Delivery, noted: told.Delivery, life: int) -> None:
-        if self._client.life != life or self._client.core is None:
+    def _settle(
+        self, how: str, key: MessageKey, delivery: Delivery, noted: told.Delivery, life: int, order: int
+    ) -> None:
+        if self._client.life != life or self._client.core is None or self._order != order:
             return
         if how == "release":
             noted.ended_at_us = self._mesh.world.wall_us
@@ -226,5 +242,7 @@ class Streams:
             payloads = [b"stream-%d" % (self._scheduled + at) for at in range(rows)]
             self._scheduled += rows
             self._schedule(TOPIC, payloads, [due_ms] * rows)
+        elif self._mesh.world.seed >= _ALONE_FROM and random.random() < _ALONE:
+            self._processes[0].die_alone()
         else:
             self._processes[0].die()

@@ -5,8 +5,9 @@ which consumers hold nothing and have credit. If one of the former and one of th
 a second and a half, with the same leader in touch with its followers all the while, the broker has forgotten one of
 them: a wake-up was lost, or something has a claim that nobody gives up.
 
-Fair topics are looked at only where no group has terms and nothing is leased: then no group is held up by another. A
-topic with a rate is not looked at.
+Fair topics are looked at only where no group has terms and nothing is leased: then no group is held up by another. Of
+priority topics those messages are left out that wait for a read: one of a smaller rank may be on the disk. A topic with
+a rate is not looked at.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.delivery.lane import Lane
 from dueq.core.partition.partition import Partition
 from dueq.core.ports.entry import keys_of
+from dueq.core.state.priority import ranks_of
 from dueq.instant import Now
 
 if TYPE_CHECKING:
@@ -122,6 +124,9 @@ def _waiting(lane: Lane, mesh_ms: int, now: Now) -> list[_Message]:
     barred = lane.partition.barred(entries)
     if barred is not None:
         entries = entries[~barred]
+    if timeline.order.kind == "priority" and timeline._residency.reads.scanning:
+        unknown = timeline.unknown_from(mesh_ms)
+        entries = entries if unknown is None else entries[ranks_of(entries) < unknown]
     waiting = zip(keys_of(entries).tolist(), entries["attempt"].tolist(), strict=True)
     return [message for message in waiting if message[0] not in lane.leases.slot_of][:_LOOKED_AT]
 
