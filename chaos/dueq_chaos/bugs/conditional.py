@@ -99,7 +99,7 @@ CONDITIONAL: Final = (
             ),
         ),
         seeds=0,
-        finders=(98022892, 98100710, 98110354),
+        finders=(98120096, 98120234, 98022892, 98100710, 98110354),
     ),
     Bug(
         "inherited-tokens-for-a-new-process",

@@ -4,8 +4,8 @@ All its pulls have one order. Each lists what the process works on. It waits at 
 than it has asked for, or when its pull is over. Now and then it abandons a pull, before or after the answer has come,
 and begins the next one at once. What it gives back goes to the other process. No message may be with both.
 
-It dies now and then, with its client or, as those do who use a gateway, without it. Then what it has sent is still on its
-way, and the next process pulls by the same client.
+It dies now and then, with its client or, as those do who use a gateway, without it. Then what it has sent is still on
+its way, and the next process pulls by the same client.
 """
 
 from __future__ import annotations
