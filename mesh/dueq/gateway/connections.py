@@ -242,6 +242,14 @@ class SocketConnection(WebSocketsSansIOProtocol):
         self._taking = Patience()
         self._reject, self.conn.reject = self.conn.reject, self._rejected  # type: ignore[method-assign]
 
+    def data_received(self, data: bytes) -> None:
+        """Take the bytes that have come; uvicorn keeps the refusal of a head whose lines are too long to itself."""
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            self.handshake_complete = self.close_sent = True
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.transport.close()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._taking.end()
