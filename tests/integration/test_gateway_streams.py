@@ -122,6 +122,23 @@ def test_what_a_name_has_comes_again_under_a_new_token_and_the_earlier_stream_en
             assert first.next() == ("closed", None)
 
 
+def test_what_a_later_stream_says_to_hold_stays_its_own_and_takes_credit(
+    gateway: Caller, http_topic: str
+) -> None:
+    schedule(gateway, http_topic, "x", "y")
+    path = f"{http_topic}/stream?consumer=worker&lease=1h&credit=2"
+    with closing(Stream(gateway, path)) as first:
+        one, other = first.next()[1], first.next()[1]
+        schedule(gateway, http_topic, "z")
+        with closing(Stream(gateway, f"{path}&held={one['id']}:{one['token']}")) as second:
+            again = second.next()[1]
+            assert (again["id"], again["attempt"]) == (other["id"], 2)
+            for message, outcome in ((other, "stale"), (one, "done")):
+                _, answer = gateway("POST", f"{http_topic}/ack", {"messages": [lease(message)]})
+                assert answer["messages"][0]["outcome"] == outcome
+            assert second.next()[1]["payload"] == "z"
+
+
 def test_a_message_that_was_not_handed_over_goes_to_another_uncounted(
     gateway: Caller, http_topic: str
 ) -> None:
@@ -147,6 +164,10 @@ def test_those_that_wait_share_what_comes(gateway: Caller, http_topic: str) -> N
         ("lease=13h", 422),
         ("lease=1ms", 422),
         ("consumer=", 422),
+        ("held=00000000000000000000000000:1", 422),
+        ("consumer=w&held=x:1", 422),
+        ("consumer=w&held=00000000000000000000000000", 422),
+        ("consumer=w&held=00000000000000000000000000:0", 422),
         ("unknown=1", 422),
     ],
 )
@@ -158,6 +179,22 @@ def test_a_stream_that_cannot_be_is_refused(
         pass
     assert refused.value.response.status_code == status
     assert refused.value.response.headers["content-type"] == "application/problem+json"
+
+
+def test_what_is_too_long_for_a_stream_is_refused(gateway: Caller, http_topic: str) -> None:
+    asked = "consumer=w&held=" + ",".join(["00000000000000000000000000:1"] * 1001)
+    status, problem = gateway("GET", f"{http_topic}/stream?{asked}")
+    assert (status, problem["detail"]) == (422, "query.held lists 1001 messages: at most 1000")
+    with pytest.raises(InvalidStatus) as refused, opened(gateway, http_topic, f"?{asked}"):
+        pass
+    assert refused.value.response.status_code == 414
+    assert refused.value.response.headers["content-type"] == "application/problem+json"
+    with (
+        pytest.raises(InvalidStatus) as refused,
+        connect(f"ws://{gateway.address}{http_topic}/socket", additional_headers={"x": "y" * 9_000}),
+    ):
+        pass
+    assert refused.value.response.status_code == 431
 
 
 def test_there_is_no_stream_of_no_topic(gateway: Caller) -> None:

@@ -46,15 +46,26 @@ class Flow:
         out: what it has out, oldest first.
     """
 
-    def __init__(self, flows: Flows, topic: str, consumer: str | None, lease: timedelta, credit: int) -> None:
+    def __init__(
+        self,
+        flows: Flows,
+        topic: str,
+        consumer: str | None,
+        lease: timedelta,
+        credit: int,
+        held: Sequence[Lease],
+    ) -> None:
         self._flows = flows
         self.topic, self.consumer, self.lease = topic, consumer, lease
-        self.out: dict[str, _Out] = {}
+        self._loop = asyncio.get_running_loop()
+        # How long these last nobody has said: it is found out by asking.
+        until = self._loop.time() + limits.LEASE_MS_MAX / 1000
+        self.out = {message_id: _Out(token, until) for message_id, token in held}
+        flows.by_lease.update(dict.fromkeys(((topic, message_id) for message_id in self.out), self))
         self._credit = credit
         self._changed = asyncio.Event()
         self._superseded = False
         self._order = 0
-        self._loop = asyncio.get_running_loop()
 
     async def more(self) -> list[AsyncMessage]:
         """Wait until there are messages and room for them, and return some; none: the gateway is about to end.
@@ -201,9 +212,11 @@ class Flows:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, topic: str, consumer: str | None, lease: timedelta, credit: int) -> Flow:
-        """Begin a stream; an earlier one of its name ends."""
-        flow = Flow(self, topic, consumer, lease, credit)
+    def open(
+        self, topic: str, consumer: str | None, lease: timedelta, credit: int, held: Sequence[Lease] = ()
+    ) -> Flow:
+        """Begin a stream, which goes on with what it holds of an earlier one; an earlier one of its name ends."""
+        flow = Flow(self, topic, consumer, lease, credit, held)
         self._open.add(flow)
         if consumer is not None:
             earlier = self._named.get((topic, consumer))

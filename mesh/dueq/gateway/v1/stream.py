@@ -55,6 +55,11 @@ class Wished(Asked):
         default=100, ge=1, le=limits.GATEWAY_CREDIT_MAX, description="Messages that are not settled, at most."
     )
     lease: str = Field(default="30s", description="How long a message is yours; 100 ms to 12 hours.")
+    held: str = Field(
+        default="",
+        description="What this consumer still works on of an earlier stream, as `ID:TOKEN`, separated by commas. Its "
+        "tokens stay good, and it takes credit.",
+    )
 
 
 class _Settling(Asked):
@@ -113,10 +118,29 @@ async def _flow(service: Service, topic: str, asked: Wished) -> Flow:
         raise problems.Unfit(
             f"query.lease is at least {least} s, not {asked.lease!r:.80}", asked.lease, least, "query.lease"
         )
-    if asked.consumer is not None:
-        pulls.holder_of(topic, asked.consumer)
+    held = _held(asked.held)
+    pulls.pull(topic, 1, 0, lease, asked.consumer, held)  # refuses what no pull of the stream could ask for
     await service.client.describe(topic)
-    return service.flows.open(topic, asked.consumer, lease, asked.credit)
+    return service.flows.open(topic, asked.consumer, lease, asked.credit, held)
+
+
+def _held(text: str) -> list[pulls.Lease]:
+    """Return the leases that are listed, separated by commas."""
+    listed = text.split(",") if text else []
+    if len(listed) > limits.GATEWAY_CREDIT_MAX:
+        most = limits.GATEWAY_CREDIT_MAX
+        raise problems.Unfit(
+            f"query.held lists {len(listed)} messages: at most {most}", len(listed), most, "query.held"
+        )
+    found = []
+    for each in listed:
+        message_id, _, token = each.partition(":")
+        if not (token.isascii() and token.isdigit()):
+            raise problems.Unfit(
+                f"query.held is ID:TOKEN, separated by commas, not {each!r:.80}", each, None, "query.held"
+            )
+        found.append((message_id, int(token)))
+    return found
 
 
 class _Events:
