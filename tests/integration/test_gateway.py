@@ -123,18 +123,18 @@ def test_messages_are_received_and_settled(gateway: Caller, http_topic: str) -> 
     text, raw = sorted(found, key=lambda each: each["base64"] or "")
     assert (text["payload"], text["key"], text["headers"], text["attempt"]) == ("é", "k", {"a": "b"}, 1)
     assert (raw["payload"], raw["base64"], raw["key"]) == (None, "/w==", None)
-    again = received(gateway, http_topic, consumer="c")
-    assert settled(gateway, http_topic, "release", text, raw) == ["stale", "stale"]
-    text, raw = sorted(again, key=lambda each: each["base64"] or "")
-    assert (text["payload"], raw["base64"], text["attempt"], raw["attempt"]) == ("é", "/w==", 2, 2)
+    assert {each["token"] for each in received(gateway, http_topic, consumer="c")} == {
+        text["token"],
+        raw["token"],
+    }
     assert settled(gateway, http_topic, "extend", text, seconds="5m") == ["done"]
     assert settled(gateway, http_topic, "release", raw) == ["done"]
     assert settled(gateway, http_topic, "ack", text, raw) == ["done", "stale"]
     (again,) = received(gateway, http_topic, wait="10s")
-    assert (again["id"], again["attempt"]) == (raw["id"], 2)
+    assert (again["id"], again["attempt"]) == (raw["id"], 1)
     assert settled(gateway, http_topic, "nack", again, reason="no", delay="0s") == ["done"]
     (again,) = received(gateway, http_topic, wait="10s")
-    assert (again["id"], again["attempt"]) == (raw["id"], 3)
+    assert (again["id"], again["attempt"]) == (raw["id"], 2)
     assert settled(gateway, http_topic, "nack", again, reason="never", dead=True) == ["done"]
     assert received(gateway, http_topic, wait="100ms") == []
 

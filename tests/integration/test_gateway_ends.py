@@ -89,7 +89,8 @@ def test_a_stream_that_was_followed_at_another_gateway_gets_nothing_more(
         _, message = first.next()
         with closing(Stream(Caller(other.url), path)) as second:
             again = second.next()[1]
-            assert again["id"] == message["id"]
+            assert (again["id"], again["attempt"]) == (message["id"], 2)
+            assert int(again["token"]) > int(message["token"])
             # Both streams learn some time later that they have room.
             gateway("POST", f"{http_topic}/ack", {"messages": [lease(again)]})
             assert first.next()[0] == "superseded"

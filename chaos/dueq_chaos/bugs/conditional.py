@@ -94,8 +94,8 @@ CONDITIONAL: Final = (
         (
             change(
                 "core.delivery.pulls:Pulls._bring_back",
-                "older = np.full(len(slots), other_process)",
-                "older = np.zeros(len(slots), np.bool_)",
+                'own = rows["consumer_low"][slots] == process',
+                "own = np.ones(len(slots), np.bool_)",
             ),
         ),
         seeds=0,
@@ -151,8 +151,8 @@ CONDITIONAL: Final = (
         "a lease that is brought back while it ends: the next pull works with a token that is dead",
         (
             change(
-                "client.core.consuming.pull_names:PullNames.listed",
-                "self._returning.get(pulling.holder, ())",
+                "client.core.consuming.pulling:Pulling._ask",
+                "self._settlements.of(event.topic) if pulling.order else ()",
                 "()",
             ),
             change(
@@ -163,6 +163,20 @@ CONDITIONAL: Final = (
         ),
         seeds=0,
         finders=(93000072, 93000109),
+    ),
+    Bug(
+        "lease-being-settled-comes-again",
+        "A pull by a name does not know what its client is settling.",
+        "a reader of a gateway that dies with a release under way: its next life is served by the same gateway",
+        (
+            change(
+                "client.core.changing.changing:Changing._cut_alter",
+                "for part in parts if event.token is not None else ():",
+                "for part in ():",
+            ),
+        ),
+        seeds=0,
+        finders=(98120096,),
     ),
     Bug(
         "untaken-answer-goes-back-though-had",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dueq import limits
+from dueq.client import pulls
+from dueq.core.delivery.pulls import NAME_BYTES
 from dueq.core.ports.events import StorePressure
 from dueq.core.ports.membership import CreateTopic, Member
 from dueq.core.state.timeline import Timeline
@@ -55,8 +57,8 @@ class SimMesh:
         self.state_after: Callable[[int, int], Timeline | None] = lambda uid, sequence: None
         self._creations = self._calms = 0
         self._calm_from: dict[int, tuple[object, int]] = {}
-        self.pull_holders: set[bytes] = set()
-        """To whom consumers with a name have pulled: what is pushed to them is addressed to the pull."""
+        self.pull_names: set[bytes] = set()
+        """By which clients have pulled, as leases have them: what is pushed to them is addressed to the pull."""
         self._harmed, self._calm_at_us = False, -_AFTERMATH_US
         self.alone_may_serve = False
         """A broker that is left alone serves by its own clock: it must be right then."""
@@ -68,6 +70,10 @@ class SimMesh:
             node.start()
 
     # -------------------------------------------------------------- topics and clients
+
+    def pulled_by(self, topic: str, consumer: str) -> None:
+        """A client is about to pull by a name."""
+        self.pull_names.add(pulls.holder_of(topic, consumer)[:NAME_BYTES])
 
     def create_topic(
         self, name: str, partitions: int = 2, replicas: int = 3, min_isr: int = 2, first: int = 0,

@@ -136,7 +136,7 @@ class Idlers:
         place = name, self._pulls
         if name is not None:
             self._newest = self._pulls
-            self._mesh.pull_holders.add(pulls.holder_of(TOPIC, name))
+            self._mesh.pulled_by(TOPIC, name)
         self._open.add(place)
         call, _ = pulls.pull(TOPIC, 1, _WAIT_S, _LEASE_S, name, ())
         answer = partial(self._pulled, place, self._client.life)

@@ -64,7 +64,7 @@ class Pullers:
         # Each name is used once: what it holds is never asked back while its user works on it.
         consumer = f"puller-{self._pulls}" if kind == "pull by name" else None
         if consumer is not None:
-            self._mesh.pull_holders.add(pulls.holder_of(topic, consumer))
+            self._mesh.pulled_by(topic, consumer)
         if self._pulls % 3 == 0:
             wait_s = _IDLE_S
         call, _ = pulls.pull(topic, count, wait_s, lease_ms / 1000, consumer, ())

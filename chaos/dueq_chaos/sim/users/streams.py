@@ -119,7 +119,7 @@ class _Process:
         wait_s = self._random.choice(_WAITS_S)
         named = self._consumer is not None
         if self._consumer is not None:
-            self._mesh.pull_holders.add(pulls.holder_of(TOPIC, self._consumer))
+            self._mesh.pulled_by(TOPIC, self._consumer)
         call, _ = pulls.pull(
             TOPIC, self._random.choice(_COUNTS), wait_s, _LEASE_S, self._consumer,
             list(self._out) if named else (), order=self._order if named else 0,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from dueq.core.delivery.pulls import NAME_BYTES, PROCESS_BYTES
 from dueq.limits import PUSH_CONFIRM_MS
 from dueq_chaos.sim.judging.handed import Handed
 from dueq_chaos.sim.judging.history import MessageKey, name_of
@@ -82,11 +83,18 @@ class Outgoing:
                 self._mesh.history.leased(key, token, until_us)
                 wrong = job_rules.pushed_too_soon(self._mesh, self._ledger, uid, sequence)
             holder = self._ledger.holder(uid, token, sequence, row)
-            if not wrong and holder != push.consumer_id and holder not in self._mesh.pull_holders:
+            if not wrong and not self._is_for(holder, push.consumer_id):
                 wrong = "there is no committed lease of it for this consumer"
             if wrong:
                 return f"{name} pushes {name_of(key)} token {token}: {wrong}"
         return ""
+
+    def _is_for(self, holder: bytes, consumer_id: bytes) -> bool:
+        """Whether a lease is that of a consumer, or of the process that pulls by a name and whose pull this is."""
+        process = consumer_id[:PROCESS_BYTES]
+        return holder == consumer_id or (
+            holder[:NAME_BYTES] in self._mesh.pull_names and holder[NAME_BYTES:] == process
+        )
 
     def handed_over(self, name: str, push: Push) -> str:
         """A push leaves its leader, for the consumer or for the broker that passes it on."""

@@ -28,6 +28,7 @@ from dueq.client.core.asking.looking import Looking
 from dueq.client.core.asking.topics import Topics
 from dueq.client.core.changing.changing import Changing
 from dueq.client.core.changing.request_windows import RequestWindows
+from dueq.client.core.changing.settlements import Settlements
 from dueq.client.core.changing.uploads import Uploads
 from dueq.client.core.consuming.consumer import Consumer
 from dueq.client.core.consuming.pulling import Pulling
@@ -68,12 +69,17 @@ class ClientCore:
         )
         self._uploads = Uploads(context, self._links, self._directory)
         self._windows = RequestWindows(context, self._links, self._directory, self._uploads)
-        self._changing = Changing(context, self._calls, self._links, self._directory, self._windows)
+        settlements = Settlements(context)
+        self._changing = Changing(
+            context, self._calls, self._links, self._directory, self._windows, settlements
+        )
         self._topics = Topics(context, self._calls, self._links, self._any_broker, self._directory)
         self._inspecting = Inspecting(context, self._calls, self._links, self._topics)
         self._browsing = Browsing(context, self._calls, self._links, self._directory)
         self._looking = Looking(context, self._calls, self._links, self._directory)
-        self._pulling = Pulling(context, self._calls, self._links, self._directory, self._windows)
+        self._pulling = Pulling(
+            context, self._calls, self._links, self._directory, self._windows, settlements
+        )
         self._consumers: dict[bytes, Consumer] = {}
         self._opening: dict[bytes, int] = {}
         """Consumers whose topic is being asked for, and the call that waits for each."""

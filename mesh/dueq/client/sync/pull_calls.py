@@ -80,8 +80,8 @@ class PullCalls:
             max: messages at most, 1 to 1,000.
             wait: how long to wait for one, seconds or timedelta, at most an hour. 0: what is ready now.
             lease: how long a message is yours, seconds (0.1 s to 12 h) or timedelta.
-            consumer: a name. Messages of its earlier pulls that are not in `held` come again first, under new tokens:
-                the older ones are over. A later pull of a name ends one that waits.
+            consumer: a name. Messages of its earlier pulls that are not in `held` come again first: what other clients
+                have pulled under new tokens, and the older ones are over. A later pull of a name ends one that waits.
             held: (id, token) of what a consumer of this name still works on.
             timeout: seconds that the call may take beyond `wait`.
 

@@ -78,7 +78,7 @@ class LeaseTable:
         act_us: (mono) when the leader must end it: half-way while unpushed, its deadline once pushed.
         ready: 1 when the payload is at hand (or its chunks have gone ahead).
         bodies: inline payloads that wait for their push.
-        to_renew: 1 while an older process of its consumer may have it: nothing brings it again under this token.
+        to_renew: 1 while an older process of its consumer may have it, and it is to come under a new token.
         staged_bytes: bytes of inline payloads that are at hand or being read.
         high: slots from here on were never used.
     """

@@ -1,9 +1,9 @@
 """Pulls by a name: of all that use one name, the last one goes on.
 
-The last one is the one with the largest `life`; or, where one of them says none, the one that came last. A holder's
-messages are brought to every pull by that holder's name. So an earlier pull that asks again must not get the messages
-that the last one works on. It asks again when another pull has followed it, and the answer that said so was lost. A
-stream's next question is a new pull, but it has the stream's `life`.
+The last one is the one with the largest `life`; or, where one of them says none, the one that came last. A name's
+messages are brought to every pull by it. So an earlier pull that asks again must not get the messages that the last one
+works on. It asks again when another pull has followed it, and the answer that said so was lost. A stream's next
+question is a new pull, but it has the stream's `life`.
 
 Lives are instants, and the clocks of two clients differ a little. So a pull that has ended keeps off only those that
 are clearly older than it.
@@ -39,17 +39,17 @@ class PullNames:
         self._last: OrderedDict[bytes, _Last] = OrderedDict()
         self._followed = Departed()
 
-    def is_followed(self, holder: bytes, pull: bytes, life: int, open_life: int, now_us: int) -> bool:
+    def is_followed(self, name: bytes, pull: bytes, life: int, open_life: int, now_us: int) -> bool:
         """Whether another has followed a pull that is not open.
 
         Args:
-            holder: its name, as an id.
+            name: its name.
             pull: its id.
             life: which it says.
             open_life: that of the open one of this name; 0: there is none, or it says none.
             now_us: the instant (mono).
         """
-        _, last_life, heard_us = self._last.get(holder, _Last(b"", 0, 0))
+        _, last_life, heard_us = self._last.get(name, _Last(b"", 0, 0))
         lately = last_life if heard_us >= now_us - KEPT_US else 0
         is_older = 0 < life < max(open_life, lately - SLACK)
         if is_older or self._followed.has_ended(pull, _ALWAYS, now_us):
@@ -57,22 +57,22 @@ class PullNames:
             return True
         return False
 
-    def goes_on(self, holder: bytes, pull: bytes, life: int) -> bool:
-        """Whether a pull is of the process that pulled last by its name, as far as anybody remembers."""
-        last = self._last.get(holder)
-        return last is not None and (last.pull == pull or 0 < life == last.life)
+    def has_later(self, name: bytes, life: int) -> bool:
+        """Whether a pull with a larger life has come by its name, as far as anybody remembers."""
+        last = self._last.get(name)
+        return last is not None and 0 < life < last.life
 
-    def begins(self, holder: bytes, pull: bytes, life: int, now_us: int) -> None:
+    def begins(self, name: bytes, pull: bytes, life: int, now_us: int) -> None:
         """A pull begins: another one of its name is over, unless that one is the later one and this frame was late."""
-        last = self._last.pop(holder, None)
+        last = self._last.pop(name, None)
         if last is not None and last.pull != pull and not 0 < life < last.life:
             self._followed.note(last.pull, _ALWAYS, now_us)
-        self._last[holder] = _Last(pull, life, now_us)
+        self._last[name] = _Last(pull, life, now_us)
         if len(self._last) > PULL_NAMES_MAX:
             self._last.popitem(last=False)
 
-    def ends(self, holder: bytes, pull: bytes, now_us: int) -> None:
+    def ends(self, name: bytes, pull: bytes, now_us: int) -> None:
         """A pull has ended."""
-        last = self._last.get(holder)
+        last = self._last.get(name)
         if last is not None and last.pull == pull:
-            self._last[holder] = last._replace(heard_us=now_us)
+            self._last[name] = last._replace(heard_us=now_us)

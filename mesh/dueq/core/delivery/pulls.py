@@ -9,9 +9,10 @@ so its answer need not wait. It is over when all of them have left; those that c
 From then on its leases belong to no session, so neither silence nor a goodbye ends them.
 
 A lost answer is repaired as for consumers: the pull is repeated with a larger `attach` and the leases that have
-arrived. The holder's other leases are pushed again under the same token. In the same way the next pull of a stream gets
-what an earlier one had. Another process's pull by that name gets it under new tokens (`renewals`): a RELEASE that the
-older process sent may still be on its way.
+arrived. The holder's other leases are pushed again under the same token. In the same way a pull by a name gets what an
+earlier one of its process had. What one of another process had comes under new tokens (`renewals`): a RELEASE that this
+process has sent may still be on its way. So such a lease names both: the first half of `holder`, which is the name, and
+the first half of the pull's id, which is the process.
 
 If several pulls have one name, the last one waits on (`pull_names`). The others are told so, and again if they ask
 again.
@@ -33,7 +34,7 @@ from dueq import limits
 from dueq.core.delivery.consumers import Consumers, ConsumerSession
 from dueq.core.delivery.departed import Departed
 from dueq.core.delivery.lane import Lane
-from dueq.core.delivery.leases import NEVER_US, Phase, total
+from dueq.core.delivery.leases import NEVER_US, NO_SLOTS, Phase, total
 from dueq.core.delivery.pull_names import PullNames
 from dueq.core.delivery.renewals import Renewals
 from dueq.core.delivery.resending import Resending, held_by
@@ -57,6 +58,10 @@ KEPT_US: Final = 2_000_000
 """How long it is remembered where the pushes of a pull went, since they may come back unsent."""
 ENDED_MAX: Final = 65_536
 """Ended pulls that are remembered, so that a late frame opens none of them again."""
+NAME_BYTES: Final = 8
+"""Of a `holder`."""
+PROCESS_BYTES: Final = 8
+"""Of the id of a pull."""
 _FOLLOWED: Final = "another pull of this name has followed"
 
 
@@ -65,6 +70,7 @@ class Pull:
 
     Attributes:
         session: what is dealt to it, and where its pushes go.
+        name: to which its messages are leased; empty: to it alone.
         number: of its last frame.
         until_us: (mono) how long it waits for a message.
         heard_us: (mono) when it is to be told that it has arrived; NEVER_US: it was.
@@ -72,10 +78,10 @@ class Pull:
         armed_us: (mono) when it is looked at next; NEVER_US: when something happens.
     """
 
-    __slots__ = ("armed_us", "first_us", "heard_us", "number", "session", "until_us")
+    __slots__ = ("armed_us", "first_us", "heard_us", "name", "number", "session", "until_us")
 
-    def __init__(self, session: ConsumerSession) -> None:
-        self.session = session
+    def __init__(self, session: ConsumerSession, name: bytes) -> None:
+        self.session, self.name = session, name
         self.number = 0
         self.until_us = self.heard_us = self.first_us = self.armed_us = NEVER_US
 
@@ -117,7 +123,7 @@ class Pulls:
         self._resending, self._renewals = resending, renewals
         self._send = send
         self._open: dict[bytes, Pull] = {}
-        self._named: dict[bytes, Pull] = {}  # the open pull of each holder that outlives its pulls
+        self._named: dict[bytes, Pull] = {}  # the open pull of each name
         self._over = Departed(ENDED_MAX)
         self._names = PullNames()
         # Sessions of pulls that ended lately, and when.
@@ -150,11 +156,7 @@ class Pulls:
             self._reply(route, frame.consumer_id, frame.attach, frame.number, code, text, ended=True, now=now)
             return
         goes_on = pull is None and self._goes_on(route, frame, now)
-        other_process = (
-            _has_name(frame)
-            and pull is None
-            and not self._names.goes_on(frame.holder, frame.consumer_id, frame.life)
-        )
+        may_renew = not self._names.has_later(_name_of(frame), frame.life)
         if pull is None:
             pull = self._begin(frame, now)
         session = pull.session
@@ -167,7 +169,7 @@ class Pulls:
         pull.heard_us = NEVER_US if goes_on else now.mono_us + HEARD_US
         pull.first_us = NEVER_US
         session.dealt_ms = None
-        self._bring_back(session, frame, other_process, now)
+        self._bring_back(pull, frame, may_renew, now)
         self._consumers.offer(session, now)
         self._arm(pull)
 
@@ -223,43 +225,39 @@ class Pulls:
 
     def _is_followed(self, frame: ConsumerFrame, now: Now) -> bool:
         """Whether another pull of its name has followed."""
-        if not _has_name(frame):
+        if not (name := _name_of(frame)):
             return False
-        other = self._named.get(frame.holder)
+        other = self._named.get(name)
         life = 0 if other is None else other.session.life
-        return self._names.is_followed(frame.holder, frame.consumer_id, frame.life, life, now.mono_us)
+        return self._names.is_followed(name, frame.consumer_id, frame.life, life, now.mono_us)
 
     def _begin(self, frame: ConsumerFrame, now: Now) -> Pull:
-        if _has_name(frame):
-            other = self._named.get(frame.holder)
+        name, consumer_id = _name_of(frame), frame.consumer_id
+        if name:
+            consumer_id = name + consumer_id[:PROCESS_BYTES]
+            other = self._named.get(name)
             if other is not None:
                 self._end(other, now, Code.UNKNOWN_SESSION, _FOLLOWED)
-            self._names.begins(frame.holder, frame.consumer_id, frame.life, now.mono_us)
-        pull = Pull(self._consumers.open_pull(frame.consumer_id, frame.holder, now))
+            self._names.begins(name, frame.consumer_id, frame.life, now.mono_us)
+        pull = Pull(self._consumers.open_pull(frame.consumer_id, consumer_id, now), name)
         self._open[frame.consumer_id] = pull
-        if _has_name(frame):
-            self._named[frame.holder] = pull
+        if name:
+            self._named[name] = pull
         return pull
 
-    def _bring_back(
-        self, session: ConsumerSession, frame: ConsumerFrame, other_process: bool, now: Now
-    ) -> None:
-        """Bring what the holder has of earlier answers, and did not list.
-
-        Args:
-            session: the pull's.
-            frame: the question.
-            other_process: another process of its name has pulled last, or nobody knows.
-            now: the instant.
-        """
+    def _bring_back(self, pull: Pull, frame: ConsumerFrame, may_renew: bool, now: Now) -> None:
+        """Bring what the holder has of earlier answers, and did not list; `may_renew`: no later pull had its name."""
+        session = pull.session
         held = held_by(frame)
-        high, low = np.frombuffer(session.consumer_id, ">u8").tolist()
+        high, process = np.frombuffer(session.consumer_id, ">u8").tolist()
         for lane in self._lanes.values():
             leases = lane.leases
             if not len(leases):
                 continue
             rows, phase = leases.entry[: leases.high], leases.phase[: leases.high]
-            mine = (rows["consumer_high"] == high) & (rows["consumer_low"] == low)
+            mine = rows["consumer_high"] == high
+            if not pull.name:
+                mine &= rows["consumer_low"] == process
             mine &= ((phase == Phase.PUSHED) | (phase == Phase.AGAIN)) & (rows["flags"] & FLAG_DETACHED != 0)
             slots = np.flatnonzero(mine)
             if not len(slots):
@@ -269,13 +267,11 @@ class Pulls:
             lacks = np.array([pairs.get(key) != token for key, token in zip(keys, tokens, strict=True)])
             leases.stay_pushed(slots[~lacks])
             slots = slots[lacks]
-            older = np.full(len(slots), other_process)
-            if _has_name(frame):
-                older |= self._renewals.are_older(lane, slots)
-            chosen = self._renewals.choose(lane, slots[older], session)
-            self._take_over(lane, np.concatenate((slots[~older], chosen)), session, now)
-            self._resending.push_again(lane, slots[~older])
-            self._renewals.want(lane, chosen)
+            own = rows["consumer_low"][slots] == process
+            others = self._renewals.choose(lane, slots[~own], session) if may_renew else NO_SLOTS
+            self._take_over(lane, np.concatenate((slots[own], others)), session, now)
+            self._resending.push_again(lane, slots[own])
+            self._renewals.want(lane, others)
 
     def _take_over(self, lane: Lane, slots: Slots, session: ConsumerSession, now: Now) -> None:
         leases = lane.leases
@@ -413,9 +409,9 @@ class Pulls:
     def _close(self, pull: Pull, now: Now, *, whole: bool = False) -> None:
         session = pull.session
         del self._open[session.pull]
-        if self._named.get(session.consumer_id) is pull:
-            del self._named[session.consumer_id]
-            self._names.ends(session.consumer_id, session.pull, now.mono_us)
+        if self._named.get(pull.name) is pull:
+            del self._named[pull.name]
+            self._names.ends(pull.name, session.pull, now.mono_us)
         for lane in self._lanes.values() if session.rows_out and not whole else ():
             slots = _unpushed(lane, session)
             again = lane.leases.phase[slots] == Phase.AGAIN
@@ -454,9 +450,9 @@ class Pulls:
         )  # fmt: skip
 
 
-def _has_name(frame: ConsumerFrame) -> bool:
-    """Whether a pull is by a name, which outlives it."""
-    return frame.holder != frame.consumer_id
+def _name_of(frame: ConsumerFrame) -> bytes:
+    """Return the name by which a pull is leased to; empty: it is leased to this pull alone."""
+    return frame.holder[:NAME_BYTES] if frame.holder != frame.consumer_id else b""
 
 
 def _unpushed(lane: Lane, session: ConsumerSession) -> Slots:

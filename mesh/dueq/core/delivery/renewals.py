@@ -75,13 +75,10 @@ class Renewals:
         return older
 
     def choose(self, lane: Lane, slots: Slots, session: ConsumerSession) -> Slots:
-        """Return which leases of an older process a pull gets; none of them is brought under its old token."""
+        """Return which of another process's leases a pull is to be given."""
         if not len(slots):
             return slots
-        leases = lane.leases
-        leases.stay_pushed(slots)
-        leases.to_renew[slots] = 1
-        entries = leases.entry.take(slots)
+        entries = lane.leases.entry.take(slots)
         may = ~_last_attempts(entries, lane.partition.settings.max_attempts)
         slots, waits = slots[may], entries["wait_at"][may]
         chosen: Slots = slots[np.argsort(waits, kind="stable")][: self._room(session)]
@@ -92,6 +89,8 @@ class Renewals:
         self.next_us = NEVER_US
         for place in list(self._wanted):
             lane, slots, tokens = self._wanted.pop(place)
+            if place[1] not in self._consumers.by_number:
+                continue
             rows = 0 if lane.is_silent(mesh_ms) else min(lane.allowed(now), ROWS_MAX)
             while len(slots) and self._lanes.get(lane.uid) is lane:
                 some = _still_pushed(lane, slots[:rows], tokens[:rows]) if rows else slots

@@ -131,7 +131,7 @@ class Resending:
         entries = lane.leases.entry.take(slots)
         slots = slots[np.lexsort((keys_of(entries), entries["wait_at"]))]
         lane.leases.phase[slots] = Phase.AGAIN
-        lane.leases.ready[slots] = 0
+        lane.leases.ready[slots] = lane.leases.to_renew[slots] = 0
         self.again.append((lane, slots, lane.leases.token[slots]))
         if len(self.again) > AGAIN_MAX:
             self._gather_again()

@@ -10,9 +10,10 @@ from dueq_codecs.topic_settings import TopicSettings
 from tests.unit.core.delivery.test_pulls import NAME, PULL, ends, lead_anew, pull, staged
 from tests.unit.core.led import Stage, at, keys_in, kinds
 
-LATER, THIRD = b"q" * 16, b"r" * 16
+NEXT, LATER, THIRD = PULL[:8] + b"2" * 8, b"q" * 16, b"q" * 8 + b"2" * 8
+"""Pulls of two processes: PULL and NEXT are of the first one."""
 OLD, NEW = 7, 8
-"""The lives of two processes."""
+"""The lives of the two."""
 
 
 def first(count: int = 1, life: int = OLD) -> tuple[Stage, Push, list[int]]:
@@ -50,34 +51,51 @@ def test_what_another_process_has_sent_settles_nothing_of_the_later_one(
     assert [(end.consumer_id, end.push_sent) for end in ends(stage)] == [(PULL, 1), (LATER, 1)]
 
 
-def test_the_next_pull_of_a_stream_gets_the_same_lease() -> None:
+@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("life", [OLD, NEW, 0])
+def test_the_next_pull_of_the_process_gets_the_same_lease(life: int, changed: bool) -> None:
+    """A new leader knows which process it is as well."""
     stage, push, keys = first()
-    pull(stage, 40, LATER, holder=NAME, life=OLD)
+    if changed:
+        lead_anew(stage, 30)
+    pull(stage, 40, NEXT, holder=NAME, life=life, credit=0)
     (again,) = stage.run(40)
     assert (keys_in(again), again.token.tolist(), again.attempt.tolist()) == (keys, push.token.tolist(), [1])
-    pull(stage, 50, LATER, holder=NAME, life=OLD, attach=2)
+    pull(stage, 50, NEXT, holder=NAME, life=life, credit=0, attach=2)
     (again,) = stage.run(50)
     assert again.token.tolist() == push.token.tolist()
+    assert kinds(stage) == [RecordKind.LEASE]
 
 
-def test_a_new_leader_does_not_know_to_which_process_a_lease_went() -> None:
-    stage, push, keys = first()
-    lead_anew(stage, 30)
-    pull(stage, 40, LATER, holder=NAME, life=OLD)
-    (again,) = stage.run(40)
-    assert keys_in(again) == keys
-    assert releases_late(stage, push, 50) == 0
+def test_what_was_renewed_is_the_later_process_s_at_a_new_leader_too() -> None:
+    stage, _, keys = first()
+    pull(stage, 40, LATER, holder=NAME, life=NEW)
+    (renewed,) = stage.run(40)
+    lead_anew(stage, 50)
+    pull(stage, 60, THIRD, holder=NAME, life=NEW)
+    (again,) = stage.run(60)
+    assert (keys_in(again), again.token.tolist()) == (keys, renewed.token.tolist())
+    pull(stage, 70, NEXT, holder=NAME, life=NEW + 1)
+    (again,) = stage.run(70)
+    assert again.token.tolist() != renewed.token.tolist()
 
 
-def test_what_a_later_process_lists_stays_its_own() -> None:
+def test_an_older_pull_takes_nothing_from_a_later_one() -> None:
+    """It asks another leader first, and the later one has been served meanwhile."""
+    stage, push, _ = first(life=9 << 30)
+    pull(stage, 40, LATER, holder=NAME, life=(9 << 30) - (50_000 << 12))
+    assert stage.run(40) == []
+    assert [end.code for end in ends(stage) if end.consumer_id == LATER] == [Code.OK]
+    stage.ack(push, 50)
+    assert stage.leds[1].timeline.live_count == 0
+
+
+def test_what_a_later_process_lists_is_left_alone() -> None:
     stage, push, keys = first(2)
-    token = int(push.token[0])
-    pull(stage, 40, LATER, holder=NAME, life=NEW, held=((keys[0], token),))
+    pull(stage, 40, LATER, holder=NAME, life=NEW, held=((keys[0], int(push.token[0])),))
     (again,) = stage.run(40)
     assert keys_in(again) == keys[1:]
-    pull(stage, 50, THIRD, holder=NAME, life=NEW, held=((keys[1], int(again.token[0])),))
-    (again,) = stage.run(50)
-    assert (keys_in(again), again.token.tolist()) == (keys[:1], [token])
+    assert releases_late(stage, push, 50) == 1
 
 
 def test_a_lost_answer_with_new_tokens_is_pushed_again_under_these() -> None:
@@ -91,23 +109,29 @@ def test_a_lost_answer_with_new_tokens_is_pushed_again_under_these() -> None:
     assert kinds(stage) == [RecordKind.LEASE, RecordKind.LEASE]
 
 
-@pytest.mark.parametrize("listed", [False, True])
-def test_what_could_not_be_renewed_at_first_is_renewed_for_a_later_pull_of_the_process(listed: bool) -> None:
-    """The topic is paused meanwhile. What the process has said to hold is its own."""
+def test_what_could_not_be_renewed_at_first_is_renewed_for_a_later_pull_of_the_process() -> None:
+    """The topic is paused meanwhile."""
     stage, push, keys = first()
     settings = stage.leds[1].timeline._live.settings
     settings.current = TopicSettings(paused=True)
     pull(stage, 40, LATER, holder=NAME, life=NEW)
     assert stage.run(40) == []
     assert [(end.consumer_id, end.push_sent) for end in ends(stage)][-1] == (LATER, 0)
-    if listed:
-        pull(stage, 45, THIRD, holder=NAME, life=NEW, held=((keys[0], int(push.token[0])),))
-        stage.run(45)
     settings.current = TopicSettings()
-    pull(stage, 50, b"s" * 16, holder=NAME, life=NEW, wait_ms=1_000)
+    pull(stage, 50, THIRD, holder=NAME, life=NEW, wait_ms=1_000)
     (again,) = stage.run(50)
     assert keys_in(again) == keys
-    assert (again.token.tolist() == push.token.tolist()) == listed
+    assert again.token.tolist() != push.token.tolist()
+
+
+def test_pulls_in_a_pause_leave_nothing_behind() -> None:
+    stage, _, _ = first()
+    stage.leds[1].timeline._live.settings.current = TopicSettings(paused=True)
+    for number in range(50):
+        pull(stage, 40 + number, b"q" * 8 + number.to_bytes(8, "big"), holder=NAME, life=NEW + number)
+        stage.run(40 + number)
+    stage.run(100)
+    assert not stage.dispatcher._renewals._wanted
 
 
 def test_a_pull_that_waits_is_brought_what_may_be_renewed_later() -> None:
@@ -155,7 +179,7 @@ def test_a_renewal_that_a_pull_has_no_room_for_any_more_leaves_the_lease() -> No
     settings.current = TopicSettings(paused=True)
     pull(stage, 40, LATER, holder=NAME, life=NEW, wait_ms=1_000)
     stage.run(40)
-    pull(stage, 50, LATER, holder=NAME, life=NEW, attach=2, credit=0)
+    pull(stage, 50, LATER, holder=NAME, life=NEW, attach=2, credit=0, wait_ms=1_000)
     stage.run(50)
     settings.current = TopicSettings()
     assert stage.run(200) == []

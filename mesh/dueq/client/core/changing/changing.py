@@ -17,6 +17,7 @@ from dueq.client.core.asking.keyed import homes, with_hashes
 from dueq.client.core.changing.bringing import body_part
 from dueq.client.core.changing.joined import Joined
 from dueq.client.core.changing.request_windows import RequestWindows
+from dueq.client.core.changing.settlements import Settlements
 from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
@@ -53,10 +54,11 @@ class Changing:
     """Insert, Alter, ActOnJob, ActOnRecurrence, AwaitSettings, ActOnPass, SetGroup, KeepBody, Repeat and Abandon."""
 
     def __init__(
-        self, context: Context, calls: Calls, links: Links, directory: Directory, windows: RequestWindows
-    ) -> None:
+        self, context: Context, calls: Calls, links: Links, directory: Directory, windows: RequestWindows,
+        settlements: Settlements,
+    ) -> None:  # fmt: skip
         self._context, self._calls, self._links = context, calls, links
-        self._directory, self._windows = directory, windows
+        self._directory, self._windows, self._settlements = directory, windows, settlements
         self._open: dict[int, PartsCall] = {}
 
     def insert(self, event: Insert) -> None:
@@ -109,6 +111,8 @@ class Changing:
         if not failed:
             self._finish(call)
         for part in failed:
+            if len(part.token):
+                self._settlements.add(part)
             self._windows.repeat(part)
 
     def abandon(self, call: int) -> None:
@@ -489,6 +493,8 @@ class Changing:
                     )
                 )
         call.places = places
+        for part in parts if event.token is not None else ():
+            self._settlements.add(part)
         return parts
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dueq import limits
+from dueq.client.core.changing.settlements import Lease
 from dueq.client.core.consuming.arrivals import Arrivals
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.events import Pull
@@ -12,8 +13,6 @@ from dueq.client.core.ports.timers import Timer
 from dueq.errors import DueqError
 from dueq_codecs.messages import PushChunk
 
-Lease = tuple[int, int, int, int]
-"""uid, sequence, row and token, as a question lists them."""
 Piece = tuple[int, int, int, int, int]
 """The lease that a chunk belongs to, and its number."""
 
@@ -147,12 +146,11 @@ class PullCall:
         return self.event.holder or self.name
 
     def take(self, deliveries: list[Delivery]) -> None:
-        """These are its to hand over, instead of earlier leases of these messages."""
+        """These are its to hand over."""
         self.arrivals.note(deliveries)
-        names = {each.name for each in deliveries}
-        self.got = [each for each in self.got if each.name not in names] + deliveries
+        self.got += deliveries
 
-    def give_up(self, deliveries: list[Delivery]) -> None:
+    def give_up(self, deliveries: Sequence[Delivery]) -> None:
         """These have come to it, and are not its."""
         self.given_up += leases_of(deliveries)
         del self.given_up[: -limits.CONSUMER_LEASES_MAX]

@@ -1,27 +1,22 @@
 """Pulls by one name: whose a message is that comes to one of them.
 
-A leader brings to each pull by a name what earlier ones got, but for what its question lists. So a message may come to
-two pulls, and to the earlier one last. The last pull that is open takes what comes to it or to an earlier one. No pull
-hands over what a later one has had. A lease is given back only if no pull of this client has had it. An open pull that
-may not keep a message lists it: otherwise the leader would bring it again and again.
-
-Pulls of one order, as a stream's, get the same tokens. To one of a larger order the leader brings new ones. So what the
-leader has pushed to a pull of a smaller order is nobody's once it has been asked by the later one. A caller that has
-a message under an older token does not know that this is over. So the newer lease is not given back before the older
-one would have ended.
-
-A lease that is being given back is listed, too, until that is confirmed: it would come to the next pull under a token
-that is about to end. Of pulls of other processes nothing is known.
+A leader brings to each pull by a name what earlier ones got, but for what its question lists; what pulls of this client
+got, under the same tokens. So a message may come to two pulls, and to the earlier one last. The last pull that is open
+takes what comes to it or to an earlier one. No pull hands over what a later one has had. A lease is given back only if
+no pull of this client has had it. An open pull that may not keep a message lists it: otherwise the leader would bring
+it again and again. A lease that this client may be settling is listed, too (`changing/settlements`). Of pulls of other
+clients nothing is known.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from dueq import limits
-from dueq.client.core.consuming.asked import Lease, PullCall, leases_of
+from dueq.client.core.changing.settlements import Lease
+from dueq.client.core.consuming.asked import PullCall, leases_of
 from dueq.client.core.ports.delivery import Delivery
 
 _Age = tuple[int, int]
@@ -34,22 +29,6 @@ def _age(pulling: PullCall) -> _Age:
     return pulling.order, pulling.number
 
 
-class _Had(NamedTuple):
-    """A lease that has come.
-
-    Attributes:
-        token: its token.
-        age: of the pull that has, or had, it.
-        until_us: when it ends (mono); 0: that is not known, or it was given back.
-        before_us: when the last of its message's earlier leases would have ended (mono).
-    """
-
-    token: int
-    age: _Age
-    until_us: int = 0
-    before_us: int = 0
-
-
 class _Name:
     """Pulls by one name that have asked.
 
@@ -57,38 +36,30 @@ class _Name:
         remembered: how many of them are not forgotten.
         latest: age of the latest one.
         open: those that are open, by age. None but the last one has something that it did not hand over.
-        had: the last lease of each message that has come.
-        asked: the order by which each leader was asked last.
+        had: of messages that have come: the token, and the age of the pull that has, or had, it.
     """
 
-    __slots__ = ("asked", "had", "latest", "open", "remembered")
+    __slots__ = ("had", "latest", "open", "remembered")
 
     def __init__(self) -> None:
         self.remembered = 0
         self.latest: _Age = (0, 0)
         self.open: list[PullCall] = []
-        self.had: dict[int, _Had] = {}
-        self.asked: dict[str, int] = {}
+        self.had: dict[int, tuple[int, _Age]] = {}
 
     def is_for(self, age: _Age, delivery: Delivery) -> bool:
         """Whether a pull of that age may have it: no later pull, and not its caller, has had it or a later lease."""
-        had = self.had.get(delivery.name, _Had(0, age))
-        return had.token < delivery.token or (had.token == delivery.token and had.age < age)
+        token, had_by = self.had.get(delivery.name, (0, age))
+        return token < delivery.token or (token == delivery.token and had_by < age)
 
-    def note(self, message: int, token: int, age: _Age, until_us: int = 0) -> None:
-        """A pull of that age has it, until then."""
-        if self.had.get(message, _Had(0, age)).token > token:
+    def note(self, message: int, token: int, age: _Age) -> None:
+        """A pull of that age has it."""
+        if self.had.get(message, (0, age))[0] > token:
             return
-        before_us = self.ends_before_us(message, token)
         self.had.pop(message, None)
-        self.had[message] = _Had(token, age, until_us, before_us)
+        self.had[message] = token, age
         if len(self.had) > _HAD_MAX:
             del self.had[next(iter(self.had))]
-
-    def ends_before_us(self, message: int, token: int) -> int:
-        """Return when (mono) the last lease of a message would have ended that is older than this one."""
-        had = self.had.get(message, _Had(0, _NOBODY))
-        return max(had.before_us, had.until_us) if had.token < token else had.before_us
 
 
 class PullNames:
@@ -96,7 +67,6 @@ class PullNames:
 
     def __init__(self) -> None:
         self._names: dict[bytes, _Name] = {}
-        self._returning: dict[bytes, dict[Lease, None]] = {}
 
     # -------------------------------------------------------------- whose a message is
 
@@ -115,48 +85,32 @@ class PullNames:
             got = [each for each in earlier[-1].give_up_all() if name.is_for(age, each)]
             pulling.take(got)
             for each in got:
-                name.note(each.name, each.token, age, each.deadline_us)
+                name.note(each.name, each.token, age)
         name.latest = max(name.latest, age)
         insort(name.open, pulling, key=_age)
         return earlier if pulling.got else []
 
-    def asked(self, pulling: PullCall, leader: str) -> None:
-        """It asks a leader."""
-        if pulling.order:
-            asked = self._names[pulling.event.holder].asked
-            if pulling.attaches == 1 or asked.get(leader, 0) < pulling.order:
-                asked[leader] = pulling.order
+    def whose(self, pulling: PullCall, deliveries: list[Delivery]) -> tuple[PullCall, list[Delivery]]:
+        """Return which pull is to have what is new to one, and what of it.
 
-    def refused(self, pulling: PullCall, leader: str) -> None:
-        """The leader has not taken its question."""
-        if pulling.order:
-            asked = self._names[pulling.event.holder].asked
-            if asked.get(leader) == pulling.order:
-                del asked[leader]
-
-    def whose(
-        self, pulling: PullCall, leader: str, deliveries: list[Delivery]
-    ) -> tuple[PullCall | None, list[Delivery]]:
-        """Return which pull is to have what a leader has brought to one, or None for nobody, and what of it is new."""
+        If the pull that is returned is over, nobody is to have it.
+        """
         name = self._names.get(pulling.event.holder) if pulling.order else None
         if name is None:
-            return None if pulling.over else pulling, deliveries
-        age = _age(pulling)
-        taker = None if pulling.over else pulling
+            return pulling, deliveries
+        age, taker = _age(pulling), pulling
         if name.open and _age(name.open[-1]) > age:
             taker = name.open[-1]
-        if is_renewed := name.asked.get(leader, 0) > pulling.order:
-            taker = None
         # What is nobody's is given back only if none of them has had it.
-        since = age if taker is not None else (0, 0)
+        since = age if not taker.over else (0, 0)
         new = [each for each in deliveries if name.is_for(since, each)]
-        if taker is not None:
+        if not taker.over:
             for each in new:
-                name.note(each.name, each.token, _age(taker), each.deadline_us)
-        if not pulling.over and not is_renewed and len(new) < len(deliveries):
+                name.note(each.name, each.token, _age(taker))
+        if not pulling.over and len(new) < len(deliveries):
             kept = set(map(id, new))
             pulling.give_up([each for each in deliveries if id(each) not in kept])
-        if taker is not pulling and not is_renewed:
+        if taker is not pulling:
             pulling.give_up(new)
         return taker, new
 
@@ -172,47 +126,32 @@ class PullNames:
         name, age = self._names.get(pulling.event.holder), _age(pulling)
         if name is None:
             return list(deliveries)
-        known = [name.had.get(each.name, _Had(0, age)) for each in deliveries]
+        known = [name.had.get(each.name, (0, age)) for each in deliveries]
         pairs = zip(deliveries, known, strict=True)
-        return [each for each, had in pairs if had.token < each.token or had.age <= age]
-
-    def not_at_work(
-        self, pulling: PullCall, deliveries: Sequence[Delivery], now_us: int
-    ) -> Sequence[Delivery]:
-        """Return those that no caller may still work on under an earlier token."""
-        name = self._names.get(pulling.event.holder)
-        if name is None:
-            return deliveries
-        return [each for each in deliveries if name.ends_before_us(each.name, each.token) <= now_us]
+        return [each for each, (token, had_by) in pairs if token < each.token or had_by <= age]
 
     def returns(self, pulling: PullCall, deliveries: Sequence[Delivery]) -> None:
         """These are being given back."""
-        self._returning.setdefault(pulling.holder, {}).update(dict.fromkeys(leases_of(deliveries)))
         if name := self._names.get(pulling.event.holder):
             for each in deliveries:
                 name.note(each.name, each.token, _NOBODY)
 
-    def returned(self, pulling: PullCall, deliveries: Sequence[Delivery], failed: bool) -> None:
-        """That is over. If it has failed, they may come again."""
-        left = self._returning.get(pulling.holder, {})  # the same may have been given back before
-        for lease in leases_of(deliveries):
-            left.pop(lease, None)
-        if not left:
-            self._returning.pop(pulling.holder, None)
-        name = self._names.get(pulling.event.holder) if failed else None
+    def not_returned(self, pulling: PullCall, deliveries: Sequence[Delivery]) -> None:
+        """That has failed: they may come again."""
+        name = self._names.get(pulling.event.holder)
         if name is not None:
             for each in deliveries:
-                if name.had.get(each.name, _Had(0, _NOBODY))[:2] == (each.token, _NOBODY):
+                if name.had.get(each.name) == (each.token, _NOBODY):
                     del name.had[each.name]
 
-    def listed(self, pulling: PullCall) -> list[Lease]:
-        """Return the leases that its question lists, of each message the latest."""
+    def listed(self, pulling: PullCall, settled: Iterable[Lease]) -> list[Lease]:
+        """Return the leases that its question lists, of each message the latest; `settled`: those that may be so."""
         found: dict[tuple[int, int, int], int] = {}
         for leases in (
             pulling.event.held,
             leases_of(pulling.got),
             pulling.given_up,
-            self._returning.get(pulling.holder, ()),
+            settled,
         ):
             for uid, sequence, row, token in leases:
                 place = uid, sequence, row

@@ -23,6 +23,7 @@ import numpy as np
 from dueq import limits
 from dueq.client.core.asking.directory import Directory, Topic
 from dueq.client.core.changing.request_windows import RequestWindows
+from dueq.client.core.changing.settlements import Settlements
 from dueq.client.core.consuming.asked import Asked, PullCall
 from dueq.client.core.consuming.pull_names import PullNames
 from dueq.client.core.consuming.session import LeaderClock
@@ -35,7 +36,7 @@ from dueq.client.core.ports.change import Part
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.events import GiveBack, Pull
 from dueq.client.core.ports.timers import Timer
-from dueq.errors import Disconnected, DueqError, Superseded
+from dueq.errors import Disconnected, DueqError, OutcomeUnknown, Superseded
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply, Push, PushChunk
 from dueq_codecs.records import RecordKind
 
@@ -59,13 +60,15 @@ class Pulling:
     """All Pull calls."""
 
     def __init__(
-        self, context: Context, calls: Calls, links: Links, directory: Directory, windows: RequestWindows
-    ) -> None:
+        self, context: Context, calls: Calls, links: Links, directory: Directory, windows: RequestWindows,
+        settlements: Settlements,
+    ) -> None:  # fmt: skip
         self._context, self._calls, self._links = context, calls, links
-        self._directory, self._windows = directory, windows
+        self._directory, self._windows, self._settlements = directory, windows, settlements
         self._open: dict[bytes, PullCall] = {}
         self._by_call: dict[int, PullCall] = {}
         self._names = PullNames()
+        self._process = hashlib.blake2b(context.client_id, digest_size=8, person=b"dueq.process").digest()
         self._unordered: dict[bytes, PullCall] = {}  # those by a name that have asked nobody yet, in order
         self._clocks: dict[str, LeaderClock] = {}
         self._count = self._ordered = 0
@@ -77,8 +80,7 @@ class Pulling:
     def pull(self, event: Pull) -> None:
         """Begin a call."""
         self._count += 1
-        seed = self._context.client_id + self._count.to_bytes(8, "big")
-        name = hashlib.blake2b(seed, digest_size=16, person=b"dueq.pull").digest()
+        name = self._process + self._count.to_bytes(8, "big")
         pulling = PullCall(event, name, self._count, self._context.mono_us)
         self._open[name] = self._by_call[event.call] = pulling
         if event.holder:
@@ -187,13 +189,13 @@ class Pulling:
             self._directory.refresh(event.topic)
             return
         asked.link = link.number
-        self._names.asked(pulling, asked.leader)
         frame = ConsumerFrame(
             ConsumerAction.PULL, event.topic, pulling.name, asked.attach, asked.attach, asked.credit,
             event.credit_bytes, event.lease_ms, 0, asked.leader, holder=pulling.holder,
             wait_ms=asked.wait_us // 1000, life=pulling.order,
         )  # fmt: skip
-        held = self._names.listed(pulling)
+        settled = self._settlements.of(event.topic) if pulling.order else ()
+        held = self._names.listed(pulling, settled)
         frame.held_uid = np.array([row[0] for row in held], np.uint32)
         frame.held_sequence = np.array([row[1] for row in held], np.uint64)
         frame.held_row = np.array([row[2] for row in held], np.uint16)
@@ -275,7 +277,6 @@ class Pulling:
 
     def refused(self, pulling: PullCall, asked: Asked, code: Code, text: str) -> None:
         """A leader lets the pull not wait."""
-        self._names.refused(pulling, asked.leader)
         if code is Code.UNKNOWN_SESSION:
             pulling.followed = bool(pulling.event.holder) and not self._names.has_later(pulling)
             self._superseded(pulling)
@@ -301,15 +302,18 @@ class Pulling:
         released_us = since_us if at_us is None else max(at_us, since_us)
         fresh, damaged, complete = pulling.arrivals.push(push, body, released_us)
         if damaged and not pulling.followed:
-            _, damaged = self._names.whose(pulling, leader, damaged)
+            _, damaged = self._names.whose(pulling, damaged)
             self._settle(pulling, RecordKind.NACK, damaged, DAMAGED_DELAY_MS)
-        taker, fresh = self._names.whose(pulling, leader, fresh)
-        if taker is not pulling:
-            self._hand_on(pulling, taker, fresh)
+        taker, fresh = self._names.whose(pulling, fresh)
+        if taker is not pulling and fresh:
+            taker.take(fresh)
+            self._complete_late(taker)
             fresh = []
         if pulling.over:
+            if not pulling.followed:
+                self._settle(pulling, RecordKind.RELEASE, fresh)
             return
-        pulling.take(fresh)
+        pulling.got += fresh
         self._give_back_over(pulling)
         if question is not None and complete:
             question.pushes.add(push.number)
@@ -319,15 +323,6 @@ class Pulling:
             if fresh:  # of a question that may get no answer any more
                 self._context.after(PATIENCE_US, lambda: self._complete_late(pulling))
             self._maybe_answered_late(pulling, asked)
-
-    def _hand_on(self, pulling: PullCall, taker: PullCall | None, deliveries: list[Delivery]) -> None:
-        """What came to one pull is another's, or nobody's."""
-        if taker is None:
-            if not pulling.followed:
-                self._settle(pulling, RecordKind.RELEASE, deliveries)
-        elif deliveries:
-            taker.take(deliveries)
-            self._complete_late(taker)
 
     def chunk_pushed(self, chunk: PushChunk, body: bytes | memoryview) -> None:
         """A part of a long payload has come: its leader need not be asked again."""
@@ -465,9 +460,11 @@ class Pulling:
 
         def done(part: Part, mine: list[Delivery]) -> None:
             timers.pop(part).cancel()
-            self._names.returned(pulling, mine, part.error is not None)
+            if part.error is not None and not isinstance(part.error, OutcomeUnknown):
+                self._names.not_returned(pulling, mine)
 
-        deliveries = self._names.not_at_work(pulling, deliveries, self._context.mono_us)
+        if not pulling.order:
+            pulling.give_up(deliveries)
         for uid in dict.fromkeys(delivery.uid for delivery in deliveries):
             mine = [delivery for delivery in deliveries if delivery.uid == uid]
             amounts = [amount_ms] * len(mine) if kind is RecordKind.NACK else []
@@ -485,6 +482,8 @@ class Pulling:
                 token=np.array([delivery.token for delivery in mine], np.uint64),
                 amount_ms=np.array(amounts, np.uint64),
             )
+            if pulling.order:
+                self._settlements.add(part)
             # Beyond the brokers' memory of requests a repetition proves nothing.
             timers[part] = self._context.after(
                 limits.DEDUP_MS * 1000,

@@ -452,7 +452,7 @@ class Pull:
         wait_us: how long to wait for one.
         holder: to whom they are leased, 16 bytes; empty: to this call alone.
         held: (uid, sequence, row, token) of what the holder has of earlier pulls; all else that it had is brought back,
-            under new tokens if they had another order.
+            what other clients have pulled under new tokens.
         order: of all that pull as one holder the one with the largest waits on; 0: this call comes after all before it.
     """
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.effects import Completed, Effect, Failed
-from dueq.errors import InvalidRequest, Superseded
+from dueq.errors import InvalidRequest, OutcomeUnknown, Superseded
 from dueq_codecs.messages import ChangeRequest, Code, ConsumerFrame
-from dueq_codecs.records import RecordKind
+from dueq_codecs.records import Outcome, RecordKind
 from tests.unit.client.core.consuming.test_pulling import LIFE, answer, bring, end, live, pulls_in, staged
 from tests.unit.client.stage import TOPIC, Half, Stage, of, ok, push, sent
 
@@ -84,9 +85,9 @@ def test_the_later_one_hands_over_what_the_earlier_one_has_and_had_no_end_of() -
 
 
 def test_the_later_one_hands_over_what_comes_to_the_earlier_one() -> None:
-    """Its answer was under way as the later one asked: another leader, or in the same stream."""
+    """Its answer was under way as the later one asked, which the leader then brings the same."""
     stage = staged("a")
-    first, later = asks(stage, 1, order=5), asks(stage, 2, order=5)
+    first, later = asks(stage, 1), asks(stage, 2)
     assert handed(bring(stage, first, b"x")) == [b"x"]
     [again] = pulls_in(stage.receive("a", end(first, pushes=1)))
     assert again.held_sequence.tolist() == [50]
@@ -95,56 +96,6 @@ def test_the_later_one_hands_over_what_comes_to_the_earlier_one() -> None:
     effects = whole(stage, later, b"x")
     assert handed(effects) == []
     assert sent(effects + live(stage, 8_000), ChangeRequest) == []
-
-
-def test_the_later_one_hands_over_what_comes_to_the_earlier_one_by_a_leader_that_it_has_not_asked() -> None:
-    stage = staged("a", "b")
-    one, other = both_wait(stage, 1)
-    later = asks(stage, 2)
-    rest = other if later.leader == one.leader else one
-    assert handed(bring(stage, rest, b"x", sequence=80)) == [b"x"]
-
-
-def test_what_its_leader_renews_for_the_later_one_is_taken_under_the_new_token_only() -> None:
-    """The leader has pushed it to the earlier one before."""
-    stage = staged("a")
-    first, later = asks(stage, 1), asks(stage, 2)
-    effects = by(stage, "a", first, b"x", 60) + stage.run_until(stage.ms + 50)
-    assert handed(effects) == []
-    [released] = sent(effects, ChangeRequest)
-    assert released.token.tolist() == [60]
-    [again] = pulls_in(stage.receive("a", end(first, pushes=1)))
-    [failed] = of(stage.receive("a", end(again, code=Code.UNKNOWN_SESSION)), Failed)
-    assert isinstance(failed.error, Superseded)
-    effects = by(stage, "a", later, b"x", 70) + stage.receive("a", end(later, pushes=1))
-    [done] = of(effects, Completed)
-    assert [each.token for each in done.value] == [70]
-
-
-def test_of_two_leases_of_a_message_only_the_later_one_is_handed_over() -> None:
-    """A leader gave the first one. The next leader does not know to which process, and has renewed it."""
-    stage = staged("a")
-    first = asks(stage, 1)
-    effects = by(stage, "a", first, b"x", 60)
-    message, body = push("a", first.attach, 2, (b"x",), consumer_id=first.consumer_id, sequence=50, token=70)
-    effects += stage.receive("a", message, body) + stage.receive("a", end(first, pushes=2))
-    [done] = of(effects, Completed)
-    assert [each.token for each in done.value] == [70]
-
-
-@pytest.mark.parametrize("over", [False, True])
-def test_a_newer_lease_goes_back_only_when_the_one_that_was_handed_over_would_have_ended(over: bool) -> None:
-    """The caller works on, and does not know that its lease is over."""
-    stage = staged("a")
-    first = asks(stage, 1)
-    effects = bring(stage, first, b"x", left_ms=2_000) + stage.receive("a", end(first, pushes=1))
-    assert handed(effects) == [b"x"]
-    waits = asks(stage, 2)
-    live(stage, 2_010 if over else 1_000)
-    stage.step(events.Abandon(2))
-    effects = by(stage, "a", waits, b"x", 70) + stage.run_until(stage.ms + 50)
-    assert handed(effects) == []
-    assert [request.token.tolist() for request in sent(effects, ChangeRequest)] == ([[70]] if over else [])
 
 
 @pytest.mark.parametrize("abandoned", [False, True])
@@ -322,6 +273,30 @@ def test_what_is_being_given_back_is_listed_by_the_next_pull() -> None:
     assert list(zip(following.held_sequence.tolist(), following.held_row.tolist(), strict=True)) == [(50, 1)]
 
 
+@pytest.mark.parametrize("how", ["under way", "unknown", "answered", "refused"])
+def test_what_the_caller_is_settling_is_listed_while_that_may_arrive(how: str) -> None:
+    """The leader would bring it, and a RELEASE that comes late would end it while its next holder works."""
+    stage = staged("a")
+    [done] = of(whole(stage, asks(stage, 1), b"x"), Completed)
+    [given] = done.value
+    columns = (np.array([value], dtype) for value, dtype in (
+        (given.first, np.uint64), (given.uid, np.uint32), (given.sequence, np.uint64), (given.row, np.uint16),
+    ))  # fmt: skip
+    token = np.array([given.token], np.uint64)
+    at_us = stage.at_us(stage.ms + 2_000)
+    effects = stage.step(events.Alter(9, at_us, RecordKind.RELEASE, TOPIC, *columns, token=token))
+    effects += stage.run_until(stage.ms + 20)
+    [request] = sent(effects, ChangeRequest)
+    if how == "unknown":
+        [failed] = of(live(stage, 3_000), Failed)
+        assert isinstance(failed.error, OutcomeUnknown)
+    elif how != "under way":
+        outcome = Outcome.DONE if how == "answered" else Outcome.STALE
+        stage.receive("a", ok(request, 90, outcomes=[outcome]))
+    listed = [50] if how in ("under way", "unknown") else []
+    assert asks(stage, 2).held_sequence.tolist() == listed
+
+
 def given(stage: Stage, call: int) -> list[Delivery]:
     """Have a pull take one message; returns it."""
     [done] = of(whole(stage, asks(stage, call), b"x"), Completed)
@@ -425,4 +400,3 @@ def test_nothing_is_kept_of_pulls_that_are_over() -> None:
     live(stage, 20_000)
     names = stage.core._pulling._names
     assert not names._names
-    assert not names._returning

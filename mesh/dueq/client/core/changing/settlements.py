@@ -1,0 +1,68 @@
+"""Leases that this client's requests may still settle.
+
+A pull by a name brings back what earlier ones had, under the same tokens. A RELEASE that is on its way would end such a
+lease while its new holder works on the message. So a question lists these leases: then they are not brought. A request
+whose outcome is not known may arrive as long as brokers remember requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dueq import limits
+from dueq.client.core.links.context import Context
+from dueq.client.core.ports.change import Part
+from dueq.errors import OutcomeUnknown
+
+Lease = tuple[int, int, int, int]
+"""uid, sequence, row and token, as a question lists them."""
+PARTS_MAX: Final = 1_024
+"""Requests of one topic; beyond that the oldest are forgotten."""
+FEW: Final = 64
+"""So few of them are not worth a look at which have been answered."""
+KEPT_US: Final = limits.DEDUP_MS * 1000
+
+
+class _OfTopic:
+    """The requests of one topic, and since when (mono); with `look_at` of them one looks which have been answered."""
+
+    def __init__(self) -> None:
+        self.parts: dict[Part, int] = {}
+        self.look_at = FEW
+
+    def forget(self, now_us: int) -> None:
+        """Forget requests that settle nothing any more."""
+        for part, since_us in list(self.parts.items()):
+            is_unknown = part.error is None or isinstance(part.error, OutcomeUnknown)
+            if part.reply is not None or not is_unknown or since_us < now_us - KEPT_US:
+                del self.parts[part]
+        for oldest in list(self.parts)[: max(len(self.parts) - PARTS_MAX, 0)]:
+            del self.parts[oldest]
+        self.look_at = max(2 * len(self.parts), FEW)
+
+
+class Settlements:
+    """The requests that settle by token, by topic."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._topics: dict[str, _OfTopic] = {}
+
+    def add(self, part: Part) -> None:
+        """A request is about to be sent."""
+        topic = self._topics.setdefault(part.topic, _OfTopic())
+        topic.parts[part] = self._context.mono_us
+        if len(topic.parts) >= topic.look_at:
+            topic.forget(self._context.mono_us)
+
+    def of(self, name: str) -> Iterator[Lease]:
+        """Return the leases of a topic that may still be settled."""
+        topic = self._topics.get(name)
+        if topic is None:
+            return
+        topic.forget(self._context.mono_us)
+        for part in topic.parts:
+            columns = part.target_sequence.tolist(), part.target_row.tolist(), part.token.tolist()
+            for sequence, row, token in zip(*columns, strict=True):
+                yield part.uid, sequence, row, token
