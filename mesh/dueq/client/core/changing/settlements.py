@@ -8,6 +8,7 @@ whose outcome is not known may arrive as long as brokers remember requests.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from dueq import limits
@@ -19,6 +20,8 @@ Lease = tuple[int, int, int, int]
 """uid, sequence, row and token, as a question lists them."""
 PARTS_MAX: Final = 1_024
 """Requests of one topic; beyond that the oldest are forgotten."""
+LISTED_MAX: Final = 4_096
+"""Leases that a question lists, of the newest requests: each question costs as much."""
 FEW: Final = 64
 """So few of them are not worth a look at which have been answered."""
 KEPT_US: Final = limits.DEDUP_MS * 1000
@@ -41,6 +44,13 @@ class _OfTopic:
             del self.parts[oldest]
         self.look_at = max(2 * len(self.parts), FEW)
 
+    def leases(self) -> Iterator[Lease]:
+        """Return what they settle, the newest first."""
+        for part in reversed(self.parts):
+            columns = part.target_sequence.tolist(), part.target_row.tolist(), part.token.tolist()
+            for sequence, row, token in zip(*columns, strict=True):
+                yield part.uid, sequence, row, token
+
 
 class Settlements:
     """The requests that settle by token, by topic."""
@@ -57,12 +67,8 @@ class Settlements:
             topic.forget(self._context.mono_us)
 
     def of(self, name: str) -> Iterator[Lease]:
-        """Return the leases of a topic that may still be settled."""
+        """Return the leases of a topic that may still be settled, the newest first."""
         topic = self._topics.get(name)
-        if topic is None:
-            return
-        topic.forget(self._context.mono_us)
-        for part in topic.parts:
-            columns = part.target_sequence.tolist(), part.target_row.tolist(), part.token.tolist()
-            for sequence, row, token in zip(*columns, strict=True):
-                yield part.uid, sequence, row, token
+        if topic is not None:
+            topic.forget(self._context.mono_us)
+            yield from islice(topic.leases(), LISTED_MAX)

@@ -1,0 +1,63 @@
+"""What a client's requests may still settle."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from dueq import limits
+from dueq.client.core.changing import settlements
+from dueq.client.core.changing.settlements import FEW, PARTS_MAX, Settlements
+from dueq.client.core.links.context import Context
+from dueq.client.core.ports.change import Part
+from dueq.errors import Busy, OutcomeUnknown
+from dueq_codecs.records import RecordKind
+
+
+def releases(sequence: int, rows: int = 1, topic: str = "t") -> Part:
+    return Part(
+        RecordKind.RELEASE, topic, 3, b"c" * 16, rows, lambda part: None,
+        target_sequence=np.full(rows, sequence, np.uint64), target_row=np.arange(rows, dtype=np.uint16),
+        token=np.full(rows, 9, np.uint64),
+    )  # fmt: skip
+
+
+def begun() -> tuple[Context, Settlements]:
+    context = Context(b"c" * 16, random.Random(1))
+    return context, Settlements(context)
+
+
+def test_a_request_without_an_answer_counts_and_one_that_was_refused_does_not() -> None:
+    context, under_way = begun()
+    first, second, third = (releases(sequence) for sequence in (5, 6, 7))
+    for part in (first, second, third, releases(8, topic="other")):
+        under_way.add(part)
+    second.error, third.error = OutcomeUnknown("lost"), Busy("full")
+    assert list(under_way.of("t")) == [(3, 6, 0, 9), (3, 5, 0, 9)]
+    first.error = Busy("full")
+    assert [lease[1] for lease in under_way.of("t")] == [6]
+    assert list(under_way.of("nobody's")) == []
+    context.now = context.now._replace(mono_us=context.now.mono_us + limits.DEDUP_MS * 1000 + 1)
+    assert list(under_way.of("t")) == []
+
+
+def test_answered_requests_are_forgotten_though_nobody_asks() -> None:
+    _, under_way = begun()
+    for sequence in range(10 * FEW):
+        part = releases(sequence)
+        under_way.add(part)
+        part.error = Busy("full")
+    assert len(under_way._topics["t"].parts) <= FEW
+
+
+def test_what_is_never_answered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settlements, "LISTED_MAX", 10)
+    _, under_way = begun()
+    for sequence in range(3 * PARTS_MAX):
+        under_way.add(releases(sequence, rows=3))
+    assert len(under_way._topics["t"].parts) <= 2 * PARTS_MAX
+    listed = list(under_way.of("t"))
+    assert [lease[1] for lease in listed] == [3 * PARTS_MAX - 1 - at // 3 for at in range(10)]
+    assert len(under_way._topics["t"].parts) == PARTS_MAX
