@@ -6,7 +6,8 @@ The processes are those of a consumer with a name, or those that pull by a name.
 
 Each counts as another attempt, since the older process may have failed at it. So a lease at its last attempt is not
 renewed but ended, and so is one for which the credit of the newer process has no room. Leases of pulls are detached,
-and last for their length then. The topic's rate and pauses hold for renewals as for all deliveries.
+and last for their length then. The topic's rate and pauses hold for renewals as for all deliveries: not for triggered
+messages.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dueq.core.delivery.consumers import Consumers, ConsumerSession
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import NEVER_US, NOBODY, Phase
 from dueq.core.delivery.staging import Stager
-from dueq.core.ports.entry import Entries, is_full
+from dueq.core.ports.entry import Entries, are_triggered, is_full
 from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
 from dueq_codecs.records import LEVEL_OF_KINDS, U64, Record, RecordKind
@@ -46,8 +47,8 @@ class Renewals:
 
     def __init__(self, lanes: dict[int, Lane], consumers: Consumers, stager: Stager) -> None:
         self._lanes, self._consumers, self._stager = lanes, consumers, stager
-        # By partition and session (its number here): those that wait longest come first.
-        self._wanted: dict[tuple[int, int], tuple[Lane, Slots, U64]] = {}
+        # By partition, session (its number here) and whether they were triggered: those that wait longest come first.
+        self._wanted: dict[tuple[int, int, bool], tuple[Lane, Slots, U64]] = {}
         self.next_us = NEVER_US
 
     def want(self, lane: Lane, slots: Slots) -> None:
@@ -57,7 +58,15 @@ class Renewals:
         # The older process may have lacked some: under their old tokens they come no more.
         lane.leases.stay_pushed(slots)
         lane.leases.to_renew[slots] = 1
-        place = lane.uid, int(lane.leases.owner[slots[0]])
+        owner, triggered = int(lane.leases.owner[slots[0]]), are_triggered(lane.leases.entry.take(slots))
+        for place, some in (
+            ((lane.uid, owner, True), slots[triggered]),
+            ((lane.uid, owner, False), slots[~triggered]),
+        ):
+            if len(some):
+                self._enter(place, lane, some)
+
+    def _enter(self, place: tuple[int, int, bool], lane: Lane, slots: Slots) -> None:
         known = self._wanted.get(place)
         if known is not None and known[0] is lane:  # each attach asks for all that is not renewed yet
             slots = np.union1d(_still_pushed(*known), slots)
@@ -89,9 +98,12 @@ class Renewals:
         self.next_us = NEVER_US
         for place in list(self._wanted):
             lane, slots, tokens = self._wanted.pop(place)
-            if place[1] not in self._consumers.by_number:
+            _, owner, triggered = place
+            if owner not in self._consumers.by_number:
                 continue
-            rows = 0 if lane.is_silent(mesh_ms) else min(lane.allowed(now), ROWS_MAX)
+            rows = (
+                ROWS_MAX if triggered else 0 if lane.is_silent(mesh_ms) else min(lane.allowed(now), ROWS_MAX)
+            )
             while len(slots) and self._lanes.get(lane.uid) is lane:
                 some = _still_pushed(lane, slots[:rows], tokens[:rows]) if rows else slots
                 if not rows or (len(some) and not self._renew(lane, some, now)):
@@ -100,7 +112,7 @@ class Renewals:
                     self.next_us = min(self.next_us, now.mono_us + wait_us)
                     break
                 slots, tokens = slots[rows:], tokens[rows:]
-                rows = min(lane.allowed(now), ROWS_MAX)
+                rows = ROWS_MAX if triggered else min(lane.allowed(now), ROWS_MAX)
 
     def _renew(self, lane: Lane, slots: Slots, now: Now) -> bool:
         """Renew leases of one session; returns whether they are dealt with."""
@@ -133,7 +145,7 @@ class Renewals:
         token = lane.partition.propose(record, now)
         if not token:
             return False
-        lane.tokens.take(len(slots))
+        lane.tokens.take(int((~are_triggered(entries)).sum()))
         leases.unstage(slots)
         leases.token[slots], leases.phase[slots], leases.act_us[slots] = token, Phase.PROPOSED, NEVER_US
         leases.to_renew[slots] = 0

@@ -124,6 +124,21 @@ def test_what_could_not_be_renewed_at_first_is_renewed_for_a_later_pull_of_the_p
     assert again.token.tolist() != push.token.tolist()
 
 
+def test_triggered_messages_come_again_in_a_pause() -> None:
+    stage, keys = staged(2)
+    led = stage.leds[1]
+    led.timeline._live.settings.current = TopicSettings(paused=True)
+    led.change(RecordKind.TRIGGER, keys[:1], at(15)).version = 2
+    stage.commit(15)
+    pull(stage, 20, holder=NAME, life=OLD)
+    (push,) = stage.run(20)
+    assert keys_in(push) == keys[:1]
+    pull(stage, 40, LATER, holder=NAME, life=NEW)
+    (again,) = stage.run(40)
+    assert keys_in(again) == keys[:1]
+    assert again.token.tolist() != push.token.tolist()
+
+
 def test_pulls_in_a_pause_leave_nothing_behind() -> None:
     stage, _, _ = first()
     stage.leds[1].timeline._live.settings.current = TopicSettings(paused=True)
