@@ -24,12 +24,25 @@ window.fetch = async (address, ...rest) => {
 """
 WORK_TAKES_LONG = """
 const own = window.fetch;
+let stopped;
+window.looked = 0;
+const stop = new Promise((resolve) => { stopped = resolve; });
 window.fetch = async (address, options) => {
   const answer = await own(address, options);
-  if (!address.includes("/passes/") || options.method !== "GET") return answer;
-  return Response.json({ ...await answer.json(), done: 2, ended: false });
+  if (!address.includes("/passes/")) return answer;
+  if (options.method === "DELETE") {
+    setTimeout(stopped, 50);
+    return answer;
+  }
+  window.looked += 1;
+  const late = window.looked > 1;
+  if (late) await stop;
+  const found = Response.json({ ...await answer.json(), done: 2, ended: false });
+  if (late) setTimeout(() => { window.saidLate = true; }, 50);
+  return found;
 };
 """
+"""What is said of the work after the first look is said after it was stopped."""
 FIRST_STREAM_IS_DEAD = """
 const Own = window.EventSource;
 const now = performance.now.bind(performance);

@@ -124,8 +124,11 @@ def test_work_on_many_shows_how_far_it_is_and_is_stopped(tab: Tab, client: Clien
         tab.press("Shift")
         tab.says("2 messages shifted.", "dialog")
         tab.says("At work", "dialog h2")
+        tab.until(lambda: tab.driver.execute_script("return window.looked > 1"))
         tab.press("Stop")
         tab.says("Done", "dialog h2")
+        tab.until(lambda: tab.driver.execute_script("return window.saidLate"))
+        assert tab.texts("dialog h2") == ["Done"]
         assert "Stop" not in tab.texts("dialog button")
         tab.press("Close")
     tab.until(lambda: not tab.all("dialog"))

@@ -147,7 +147,9 @@ export function follow(topic, name, verb, total) {
     async function poll() {
       while (!over && dialog.open) {
         try {
-          tell(await call("GET", path(topic, "passes", name)));
+          const progress = await call("GET", path(topic, "passes", name));
+          if (over) return; // it was stopped meanwhile: this is how it was before
+          tell(progress);
           say(refused, "");
         } catch (error) {
           say(refused, `${error.message} The work goes on in the mesh.`);
