@@ -30,6 +30,8 @@ class _Last(NamedTuple):
     pull: bytes
     life: int
     heard_us: int
+    latest: int = 0
+    """The largest life that has come by the name."""
 
 
 class PullNames:
@@ -49,8 +51,8 @@ class PullNames:
             open_life: that of the open one of this name; 0: there is none, or it says none.
             now_us: the instant (mono).
         """
-        _, last_life, heard_us = self._last.get(name, _Last(b"", 0, 0))
-        lately = last_life if heard_us >= now_us - KEPT_US else 0
+        last = self._last.get(name, _Last(b"", 0, 0))
+        lately = last.life if last.heard_us >= now_us - KEPT_US else 0
         is_older = 0 < life < max(open_life, lately - SLACK)
         if is_older or self._followed.has_ended(pull, _ALWAYS, now_us):
             self._followed.note(pull, _ALWAYS, now_us)
@@ -60,14 +62,14 @@ class PullNames:
     def has_later(self, name: bytes, life: int) -> bool:
         """Whether a pull with a larger life has come by its name, as far as anybody remembers."""
         last = self._last.get(name)
-        return last is not None and 0 < life < last.life
+        return last is not None and 0 < life < last.latest
 
     def begins(self, name: bytes, pull: bytes, life: int, now_us: int) -> None:
         """A pull begins: another one of its name is over, unless that one is the later one and this frame was late."""
         last = self._last.pop(name, None)
         if last is not None and last.pull != pull and not 0 < life < last.life:
             self._followed.note(last.pull, _ALWAYS, now_us)
-        self._last[name] = _Last(pull, life, now_us)
+        self._last[name] = _Last(pull, life, now_us, life if last is None else max(life, last.latest))
         if len(self._last) > PULL_NAMES_MAX:
             self._last.popitem(last=False)
 

@@ -418,6 +418,7 @@ class Pulls:
             lane.leases.stay_pushed(slots[again])
             if len(slots) > int(again.sum()):
                 lane.end_now(slots[~again], now)
+        self._renewals.forget(session)
         self._consumers.drop(session)
         self._over.note(session.pull, session.attach, now.mono_us)
         self._recent[session.pull] = now.mono_us, session

@@ -73,6 +73,12 @@ class Renewals:
         slots = slots[np.argsort(lane.leases.entry["wait_at"][slots], kind="stable")]
         self._wanted[place] = lane, slots, lane.leases.token[slots]
 
+    def forget(self, session: ConsumerSession) -> None:
+        """A pull is over: its leases wait for the next one of the name."""
+        for uid in self._lanes:
+            for triggered in (True, False):
+                self._wanted.pop((uid, session.number_here, triggered), None)
+
     def are_older(self, lane: Lane, slots: Slots) -> npt.NDArray[np.bool_]:
         """Return which leases an older process of their name may have.
 

@@ -83,9 +83,14 @@ def test_what_was_renewed_is_the_later_process_s_at_a_new_leader_too() -> None:
 def test_an_older_pull_takes_nothing_from_a_later_one() -> None:
     """It asks another leader first, and the later one has been served meanwhile."""
     stage, push, _ = first(life=9 << 30)
-    pull(stage, 40, LATER, holder=NAME, life=(9 << 30) - (50_000 << 12))
+    older = (9 << 30) - (50_000 << 12)
+    pull(stage, 40, LATER, holder=NAME, life=older)
     assert stage.run(40) == []
     assert [end.code for end in ends(stage) if end.consumer_id == LATER] == [Code.OK]
+    pull(stage, 42, LATER, holder=NAME, life=older, attach=2, wait_ms=1_000)  # as after asking all leaders
+    pull(stage, 44, LATER, holder=NAME, life=older, attach=3, wait_ms=1_000)
+    pull(stage, 46, THIRD, holder=NAME, life=older + 1)
+    assert stage.run(46) == []
     stage.ack(push, 50)
     assert stage.leds[1].timeline.live_count == 0
 
@@ -139,12 +144,15 @@ def test_triggered_messages_come_again_in_a_pause() -> None:
     assert again.token.tolist() != push.token.tolist()
 
 
-def test_pulls_in_a_pause_leave_nothing_behind() -> None:
+@pytest.mark.parametrize("on_hold", [False, True])
+def test_pulls_in_a_pause_leave_nothing_behind(on_hold: bool) -> None:
+    """Of the topic, or while the clock is on hold."""
     stage, _, _ = first()
     stage.leds[1].timeline._live.settings.current = TopicSettings(paused=True)
     for number in range(50):
         pull(stage, 40 + number, b"q" * 8 + number.to_bytes(8, "big"), holder=NAME, life=NEW + number)
-        stage.run(40 + number)
+        stage.tick(40 + number, paused=on_hold)
+    assert len(stage.dispatcher._renewals._wanted) <= 1
     stage.run(100)
     assert not stage.dispatcher._renewals._wanted
 
