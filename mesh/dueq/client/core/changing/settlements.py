@@ -1,8 +1,8 @@
 """Leases that this client's requests may still settle.
 
 A pull by a name brings back what earlier ones had, under the same tokens. A RELEASE that is on its way would end such a
-lease while its new holder works on the message. So a question lists these leases: then they are not brought. A request
-whose outcome is not known may arrive as long as brokers remember requests.
+lease while its new holder works on the message. So a question lists these leases, up to LISTED_MAX: then they are not
+brought. A request whose outcome is not known may arrive as long as brokers remember requests.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dueq.errors import OutcomeUnknown
 Lease = tuple[int, int, int, int]
 """uid, sequence, row and token, as a question lists them."""
 PARTS_MAX: Final = 1_024
-"""Requests of one topic; beyond that the oldest are forgotten."""
+"""Requests of one topic; beyond that the oldest are forgotten, first those whose outcome is not known."""
 LISTED_MAX: Final = 4_096
-"""Leases that a question lists, of the newest requests: each question costs as much."""
+"""Leases that a question lists: each question costs as much."""
 FEW: Final = 64
 """So few of them are not worth a look at which have been answered."""
 KEPT_US: Final = limits.DEDUP_MS * 1000
@@ -37,16 +37,17 @@ class _OfTopic:
     def forget(self, now_us: int) -> None:
         """Forget requests that settle nothing any more."""
         for part, since_us in list(self.parts.items()):
-            is_unknown = part.error is None or isinstance(part.error, OutcomeUnknown)
-            if part.reply is not None or not is_unknown or since_us < now_us - KEPT_US:
+            is_lost = isinstance(part.error, OutcomeUnknown) and since_us >= now_us - KEPT_US
+            if part.reply is not None or (part.error is not None and not is_lost):
                 del self.parts[part]
-        for oldest in list(self.parts)[: max(len(self.parts) - PARTS_MAX, 0)]:
-            del self.parts[oldest]
+        over = max(len(self.parts) - PARTS_MAX, 0)
+        for each in sorted(self.parts, key=lambda part: part.error is None)[:over]:
+            del self.parts[each]
         self.look_at = max(2 * len(self.parts), FEW)
 
     def leases(self) -> Iterator[Lease]:
-        """Return what they settle, the newest first."""
-        for part in reversed(self.parts):
+        """Return what they settle: first those that are under way, for longest in front."""
+        for part in sorted(self.parts, key=lambda part: part.error is not None):
             columns = part.target_sequence.tolist(), part.target_row.tolist(), part.token.tolist()
             for sequence, row, token in zip(*columns, strict=True):
                 yield part.uid, sequence, row, token
@@ -62,12 +63,13 @@ class Settlements:
     def add(self, part: Part) -> None:
         """A request is about to be sent."""
         topic = self._topics.setdefault(part.topic, _OfTopic())
-        topic.parts[part] = self._context.mono_us
         if len(topic.parts) >= topic.look_at:
             topic.forget(self._context.mono_us)
+        topic.parts.pop(part, None)  # it may have been sent before
+        topic.parts[part] = self._context.mono_us
 
     def of(self, name: str) -> Iterator[Lease]:
-        """Return the leases of a topic that may still be settled, the newest first."""
+        """Return the leases of a topic that may still be settled, the longest under way first."""
         topic = self._topics.get(name)
         if topic is not None:
             topic.forget(self._context.mono_us)

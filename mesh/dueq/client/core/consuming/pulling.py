@@ -463,7 +463,7 @@ class Pulling:
             if part.error is not None and not isinstance(part.error, OutcomeUnknown):
                 self._names.not_returned(pulling, mine)
 
-        if not pulling.order:
+        if not pulling.event.holder:
             pulling.give_up(deliveries)
         for uid in dict.fromkeys(delivery.uid for delivery in deliveries):
             mine = [delivery for delivery in deliveries if delivery.uid == uid]
@@ -482,7 +482,7 @@ class Pulling:
                 token=np.array([delivery.token for delivery in mine], np.uint64),
                 amount_ms=np.array(amounts, np.uint64),
             )
-            if pulling.order:
+            if pulling.event.holder:
                 self._settlements.add(part)
             # Beyond the brokers' memory of requests a repetition proves nothing.
             timers[part] = self._context.after(

@@ -334,6 +334,7 @@ def test_an_answer_that_reaches_nobody_goes_back_after_a_long_time_too() -> None
     deliveries = given(stage, 1)
     live(stage, 8_000)
     assert len(sent(reaches_nobody(stage, 1, deliveries), ChangeRequest)) == 1
+    assert asks(stage, 2).held_sequence.tolist() == [50]
     stage.step(events.Close())
     assert sent(reaches_nobody(stage, 1, deliveries), ChangeRequest) == []
 
