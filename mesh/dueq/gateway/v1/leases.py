@@ -48,8 +48,8 @@ class Wanted(Asked):
     lease: Duration = Field(default=30, description="How long a message is yours; 100 ms to 12 hours.")
     consumer: str | None = Field(
         default=None,
-        description="A name. What it has received before, and is not in `held`, comes again first; at another "
-        "gateway under new tokens, and the older ones are over. A later request of a name ends one that waits.",
+        description="A name. It gets again first what it has received and does not list in `held`. Another gateway "
+        "gives it new tokens, which end the older ones. A later request of a name ends one that waits.",
     )
     held: list[Lease] = Field(
         default=[], max_length=limits.GATEWAY_ITEMS_MAX, description="What this consumer has."

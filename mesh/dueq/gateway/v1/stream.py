@@ -48,8 +48,8 @@ class Wished(Asked):
 
     consumer: str | None = Field(
         default=None,
-        description="A name. What it had received before, and is not in `held`, comes again first; at another gateway "
-        "under new tokens, and the older ones are over. A later stream of a name ends the earlier one.",
+        description="A name. It gets again first what it has received and does not list in `held`. Another gateway "
+        "gives it new tokens, which end the older ones. A later stream of a name ends the earlier one.",
     )
     credit: int = Field(
         default=100, ge=1, le=limits.GATEWAY_CREDIT_MAX, description="Messages that are not settled, at most."
