@@ -15,16 +15,19 @@ from dueq import limits
 from dueq.client.core.links.context import Context
 from dueq.client.core.ports.change import Part
 from dueq.errors import OutcomeUnknown
+from dueq_codecs.records import RecordKind
 
 Lease = tuple[int, int, int, int]
 """uid, sequence, row and token, as a question lists them."""
 PARTS_MAX: Final = 1_024
-"""Requests of one topic; beyond that the oldest are forgotten, first those whose outcome is not known."""
+"""Requests of one topic; beyond that the oldest are forgotten, those that count least first."""
 LISTED_MAX: Final = 4_096
 """Leases that a question lists: each question costs as much."""
 FEW: Final = 64
 """So few of them are not worth a look at which have been answered."""
 KEPT_US: Final = limits.DEDUP_MS * 1000
+_GIVE_BACK: Final = frozenset((RecordKind.RELEASE, RecordKind.NACK))
+"""What these settle goes to others; an ACK that comes late ends what has been done."""
 
 
 class _OfTopic:
@@ -41,16 +44,21 @@ class _OfTopic:
             if part.reply is not None or (part.error is not None and not is_lost):
                 del self.parts[part]
         over = max(len(self.parts) - PARTS_MAX, 0)
-        for each in sorted(self.parts, key=lambda part: part.error is None)[:over]:
+        for each in sorted(self.parts, key=_weight)[:over]:
             del self.parts[each]
         self.look_at = max(2 * len(self.parts), FEW)
 
     def leases(self) -> Iterator[Lease]:
-        """Return what they settle: first those that are under way, for longest in front."""
-        for part in sorted(self.parts, key=lambda part: part.error is not None):
+        """Return what they settle: those that count most first, of these the ones under way for longest."""
+        for part in sorted(self.parts, key=_weight, reverse=True):
             columns = part.target_sequence.tolist(), part.target_row.tolist(), part.token.tolist()
             for sequence, row, token in zip(*columns, strict=True):
                 yield part.uid, sequence, row, token
+
+
+def _weight(part: Part) -> tuple[bool, bool]:
+    """Return how much it counts that a request is listed: most if it gives back, then if it is under way."""
+    return part.kind in _GIVE_BACK, part.error is None
 
 
 class Settlements:
@@ -69,7 +77,7 @@ class Settlements:
         topic.parts[part] = self._context.mono_us
 
     def of(self, name: str) -> Iterator[Lease]:
-        """Return the leases of a topic that may still be settled, the longest under way first."""
+        """Return the leases of a topic that may still be settled, those that count most first."""
         topic = self._topics.get(name)
         if topic is not None:
             topic.forget(self._context.mono_us)

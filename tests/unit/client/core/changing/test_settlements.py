@@ -16,9 +16,11 @@ from dueq.errors import Busy, OutcomeUnknown
 from dueq_codecs.records import RecordKind
 
 
-def releases(sequence: int, rows: int = 1, topic: str = "t") -> Part:
+def releases(
+    sequence: int, rows: int = 1, topic: str = "t", kind: RecordKind = RecordKind.RELEASE
+) -> Part:
     return Part(
-        RecordKind.RELEASE, topic, 3, b"c" * 16, rows, lambda part: None,
+        kind, topic, 3, b"c" * 16, rows, lambda part: None,
         target_sequence=np.full(rows, sequence, np.uint64), target_row=np.arange(rows, dtype=np.uint16),
         token=np.full(rows, 9, np.uint64),
     )  # fmt: skip
@@ -81,3 +83,17 @@ def test_one_that_is_not_sent_yet_counts_however_long_it_waits() -> None:
     lost.error = OutcomeUnknown("lost")
     context.now = context.now._replace(mono_us=context.now.mono_us + limits.DEDUP_MS * 1000 + 1)
     assert list(under_way.of("t")) == [(3, 5, 0, 9)]
+
+
+def test_of_too_many_those_that_give_back_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late ACK ends what is done anyway. A late RELEASE or NACK gives to another what its holder works on."""
+    monkeypatch.setattr(settlements, "LISTED_MAX", 3)
+    monkeypatch.setattr(settlements, "PARTS_MAX", 4)
+    _, under_way = begun()
+    kinds = [RecordKind.ACK, RecordKind.NACK, RecordKind.ACK, RecordKind.EXTEND, RecordKind.ACK, RecordKind.RELEASE]
+    parts = [releases(sequence, kind=kind) for sequence, kind in enumerate(kinds)]
+    for part in parts:
+        under_way.add(part)
+    parts[-1].error = OutcomeUnknown("lost")
+    assert [lease[1] for lease in under_way.of("t")] == [1, 5, 3]
+    assert parts[1] in under_way._topics["t"].parts
