@@ -90,13 +90,13 @@ class Renewals:
         return older
 
     def choose(self, lane: Lane, slots: Slots, session: ConsumerSession) -> Slots:
-        """Return which of another process's leases a pull is to be given."""
+        """Return which of another process's leases a pull is to be given: first those that no pause and no rate hold."""
         if not len(slots):
             return slots
         entries = lane.leases.entry.take(slots)
         may = ~_last_attempts(entries, lane.partition.settings.max_attempts)
-        slots, waits = slots[may], entries["wait_at"][may]
-        chosen: Slots = slots[np.argsort(waits, kind="stable")][: self._room(session)]
+        order = np.lexsort((entries["wait_at"][may], ~are_triggered(entries)[may]))
+        chosen: Slots = slots[may][order][: self._room(session)]
         return chosen
 
     def propose(self, now: Now, mesh_ms: int) -> None:

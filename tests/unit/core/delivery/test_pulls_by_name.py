@@ -144,6 +144,25 @@ def test_triggered_messages_come_again_in_a_pause() -> None:
     assert again.token.tolist() != push.token.tolist()
 
 
+def test_in_a_pause_triggered_messages_go_before_those_that_wait_for_its_end() -> None:
+    stage, keys = staged(2)
+    pull(stage, 15, holder=NAME, life=OLD)
+    (push,) = stage.run(15)
+    assert keys_in(push) == keys
+    led = stage.leds[1]
+    led.change(RecordKind.RELEASE, keys[1:], at(16), token=push.token.tolist()[1:])
+    stage.run(16)
+    led.timeline._live.settings.current = TopicSettings(paused=True)
+    led.change(RecordKind.TRIGGER, keys[1:], at(17)).version = 2
+    stage.commit(17)
+    pull(stage, 20, NEXT, holder=NAME, life=OLD, held=((keys[0], int(push.token[0])),))
+    (push,) = stage.run(20)
+    assert keys_in(push) == keys[1:]
+    pull(stage, 40, LATER, holder=NAME, life=NEW, credit=1)
+    (again,) = stage.run(40)
+    assert keys_in(again) == keys[1:]
+
+
 @pytest.mark.parametrize("on_hold", [False, True])
 def test_pulls_in_a_pause_leave_nothing_behind(on_hold: bool) -> None:
     """Of the topic, or while the clock is on hold."""
