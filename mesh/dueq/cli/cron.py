@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
-from dueq import RecurrenceInfo
+from dueq import Client, DueqError, RecurrenceInfo
 from dueq.cli.group import SuggestingGroup
 from dueq.cli.headers import header_option
 from dueq.cli.instants import parse_duration, parse_instant
@@ -128,11 +128,22 @@ def create(
     content = _content(payload or None, body)
     with connect(endpoint, timeout) as client:
         client.create_recurrence(topic, name, payload=content or b"", **said)
+        found, next_tick = _looked_at(client, topic, name)
+    if not as_json:
+        click.echo(f"created {name}; next tick {next_tick}")
+        return
+    click.echo(json.dumps(_document(found) if found is not None else None))
+    if found is None:
+        click.echo(f"dueq: created {name}; next tick {next_tick}", err=True)
+
+
+def _looked_at(client: Client, topic: str, name: str) -> tuple[RecurrenceInfo | None, str]:
+    """Return a recurrence that has just been changed and its next tick, or why that is not known."""
+    try:
         found = client.recurrence(topic, name)
-    if as_json:
-        click.echo(json.dumps(_document(found) if found is not None else None))
-    else:
-        click.echo(f"created {name}; next tick {_next_text(found)}")
+    except DueqError as error:  # what the command is for is done
+        return None, f"unknown: {error}"
+    return found, _next_text(found)
 
 
 def _show_ticks(said: dict[str, Any], name: str, as_json: bool) -> None:
@@ -245,8 +256,8 @@ def update(
     content = _content(payload, body)
     with connect(endpoint, timeout) as client:
         client.update_recurrence(topic, name, payload=content, **_said(**options))
-        found = client.recurrence(topic, name)
-    click.echo(f"updated {name}; next tick {_next_text(found)}")
+        _, next_tick = _looked_at(client, topic, name)
+    click.echo(f"updated {name}; next tick {next_tick}")
 
 
 @cron.command()
@@ -268,8 +279,8 @@ def resume(topic: str, name: str, endpoint: tuple[str, ...], timeout: float) -> 
     """Let the recurrence NAME of TOPIC make messages again, from its next tick on."""
     with connect(endpoint, timeout) as client:
         client.resume_recurrence(topic, name)
-        found = client.recurrence(topic, name)
-    click.echo(f"resumed {name}; next tick {_next_text(found)}")
+        _, next_tick = _looked_at(client, topic, name)
+    click.echo(f"resumed {name}; next tick {next_tick}")
 
 
 @cron.command()

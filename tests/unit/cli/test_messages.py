@@ -361,3 +361,22 @@ def test_a_period_is_shown_as_it_was_given(client: Client, capsys: pytest.Captur
     assert run(["cron", "list", "t"]) == 0
     out = capsys.readouterr().out
     assert all(f"every {every} " in out for every in ("30d", "20m34s567ms", "1m30s"))
+
+
+def test_a_recurrence_that_cannot_be_shown_was_made_nevertheless(
+    dueq_mesh: Mesh, client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise NotLeader("nobody leads p1")
+
+    client.create_topic("t")
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "recurrence", fail)
+        assert run(["cron", "create", "t", "nightly", "x", "--every", "1d"]) == 0
+        assert capsys.readouterr().out == "created nightly; next tick unknown: nobody leads p1\n"
+        assert run(["cron", "update", "t", "nightly", "--payload", "y"]) == 0
+        assert run(["cron", "create", "t", "hourly", "x", "--every", "1h", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "updated nightly; next tick unknown: nobody leads p1\nnull\n"
+    assert shown.err == "dueq: created hourly; next tick unknown: nobody leads p1\n"
+    assert {found.name for found in client.recurrences("t")} == {"hourly", "nightly"}
