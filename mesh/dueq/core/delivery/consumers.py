@@ -326,14 +326,14 @@ class Consumers:
             if free > 0:
                 rows += free
                 if rows >= limit:
-                    return limit
+                    break
             else:
                 session.in_line = False
                 left = True
         if left:
             self._line = [entry for entry in self._line if entry[2].in_line]
             heapify(self._line)
-        return rows
+        return min(rows, limit)
 
     def free_bytes(self, now: Now, longest: int) -> int:
         """Return how many bytes the line can take at most, if no message is longer than this."""

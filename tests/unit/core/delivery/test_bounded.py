@@ -40,6 +40,22 @@ def test_consumers_that_come_and_go_leave_the_line_behind_one_that_has_credit() 
     assert first in [session for _, _, session in consumers._line]
 
 
+def test_consumers_that_fill_up_leave_the_line_before_they_come_again() -> None:
+    """The look ends at another one, which has credit enough."""
+    consumers = Consumers()
+    roomy, narrow = (consumers.open(name * 16, at(0)) for name in (b"r", b"n"))
+    for session, credit in ((narrow, 1), (roomy, 10)):
+        session.credit, session.reachable = credit, True
+        consumers.offer(session, at(0))
+    for _ in range(1_000):
+        narrow.rows_out = 1
+        assert consumers.free_rows(at(0), 1) == 1
+        narrow.rows_out = 0
+        consumers.offer(narrow, at(0))
+    assert len(consumers._line) == 2
+    assert consumers.free_rows(at(0), 100) == 11
+
+
 def test_what_was_counted_of_a_topic_goes_with_it() -> None:
     metrics = CoreMetrics()
     for topic in ("kept", "deleted"):
