@@ -208,16 +208,17 @@ def _share(lanes: list[Queued], until_ms: int, free: int, picks: Picks) -> int:
 
     The lane whose head has waited longest comes first, so that little credit starves none.
     """
+    asked = lanes
     while free > 0:
-        ready = [lane for lane in lanes if lane.queue.head_ms <= until_ms and picks.room(lane.uid) > 0]
+        ready = [lane for lane in asked if lane.queue.head_ms <= until_ms and picks.room(lane.uid) > 0]
         if not ready:
             break
         ready.sort(key=lambda lane: lane.queue.head_ms)
         share = max(1, free // len(ready))
-        taken = sum(picks.take(lane, until_ms, share) for lane in ready[:free])
-        free -= taken
-        if not taken:
-            break  # the ready messages wait for something else than credit
+        taken = [picks.take(lane, until_ms, share) for lane in ready[:free]]
+        free -= sum(taken)
+        # What is ready in the others waits for something else than credit, or was cancelled or moved.
+        asked = [lane for lane, rows in zip(ready, taken, strict=False) if rows] + ready[len(taken) :]
     return free
 
 

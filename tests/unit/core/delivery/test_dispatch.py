@@ -519,3 +519,14 @@ def test_messages_that_were_done_unsent_are_counted() -> None:
     record.reasons, record.reason = ("", FILTERED), np.array([0, 1, 1], np.uint16)
     stage.commit(20)
     assert stage.metrics.messages["filter", "t"] == 2
+
+
+def test_partitions_whose_first_messages_were_cancelled_keep_little_credit_from_no_other() -> None:
+    stage = Stage(partitions=9)
+    stage.attach(0, credit=1)
+    for uid in range(1, 9):
+        (gone,) = stage.insert([1_000], ms=0, uid=uid)
+        stage.leds[uid].change(RecordKind.CANCEL, [gone], at(1))
+        stage.commit(1)
+    (key,) = stage.insert([1_000], ms=2, uid=9)
+    assert [keys_in(push) for push in stage.run(1_000)] == [[key]]
