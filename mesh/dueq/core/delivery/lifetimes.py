@@ -132,9 +132,17 @@ class Lifetimes:
 
     # -------------------------------------------------------------- ends
 
-    def return_leases(self, session: ConsumerSession, frame: ConsumerFrame, now: Now) -> None:
-        """End the leases of a consumer that says goodbye, uncounted, but for the detached ones that it lists."""
+    def return_leases(
+        self, session: ConsumerSession, frame: ConsumerFrame, now: Now
+    ) -> list[tuple[Lane, Slots]]:
+        """End the leases of a consumer that says goodbye, uncounted, but for the detached ones that it lists.
+
+        Returns:
+            Inherited ones, if the consumer has a name and has not attached since: a later process of the name may
+            have them, which was attached at the earlier leader.
+        """
         listed = held_by(frame)
+        unsure: list[tuple[Lane, Slots]] = []
         for lane in self._lanes.values():
             leases = lane.leases
             slots = leases.of_owner(session.number_here)
@@ -144,9 +152,26 @@ class Lifetimes:
                 keys, tokens = keys_of(leases.entry.take(slots)).tolist(), leases.token[slots].tolist()
                 stays = [pairs.get(key) == token for key, token in zip(keys, tokens, strict=True)]
                 slots = _left(lane, slots, np.array(stays, np.bool_))
+            if session.life and session.must_attach:
+                inherited = leases.token[slots] <= lane.inherited_until
+                unsure.append((lane, slots[inherited]))
+                slots = slots[~inherited]
             held = (leases.phase[slots] == Phase.PUSHED) | (leases.phase[slots] == Phase.AGAIN)
             leases.phase[slots[held]] = Phase.RETURNED
             lane.end_now(slots, now)
+        return unsure
+
+    def keep(self, consumer_id: bytes, unsure: list[tuple[Lane, Slots]], now: Now) -> None:
+        """Keep leases for a later process of their name, as long as sessions last."""
+        if not any(len(slots) for _, slots in unsure):
+            return
+        session = self._consumers.open(consumer_id, now)
+        for lane, slots in unsure:
+            lane.leases.stay_pushed(slots)
+            lane.leases.owner[slots] = session.number_here
+            session.rows_out += len(slots)
+            session.bytes_out += total(lane.leases.entry["size"][slots])
+        self.heard(session, now)
 
     def end_silent(self, now: Now) -> None:
         """End the leases of consumers that have not been heard for a whole session."""

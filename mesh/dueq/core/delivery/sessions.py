@@ -145,13 +145,14 @@ class Sessions:
         self._resending.resend_late(session, route, now)
 
     def _on_goodbye(self, session: ConsumerSession, route: Route, frame: ConsumerFrame, now: Now) -> None:
-        self._lifetimes.return_leases(session, frame, now)
+        unsure = self._lifetimes.return_leases(session, frame, now)
         session.route = route
         session.attach = frame.attach
         session.must_attach = False
         session.credit_number = frame.number
         self._replies.answer_now(session, now)
         self._consumers.drop(session)
+        self._lifetimes.keep(session.consumer_id, unsure, now)
 
     def route_lost(self, route: Route, unsent: BrokerMessage, now: Now) -> None:
         """Nothing arrives there: stop pushing, and have its consumers attach again.

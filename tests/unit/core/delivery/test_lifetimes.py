@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dueq.core.delivery.consumers import SESSION_US
+from dueq.core.ports.events import Route
 from dueq.instant import Now
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerReply
 from dueq_codecs.records import RecordKind
@@ -208,3 +210,51 @@ def test_who_is_attached_when_leases_are_inherited_is_asked_to_attach_again() ->
     assert beat.code == Code.UNKNOWN_SESSION
     new.attach(210, attach=2, lease_ms=60_000)
     assert [keys_in(push) for push in new.run(210)] == [keys]
+
+
+def led_on(old: Stage, new: Stage, ms: float) -> None:
+    """The second partition gets a new leader."""
+    led = old.leds.pop(2)
+    old.dispatcher.unlead(2, at(ms))
+    led.epoch, new.leds[2] = 2, led
+    new.dispatcher.lead(led, at(ms))
+    new.run(ms)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_late_goodbye_returns_nothing_that_a_later_process_of_the_name_may_have(again: bool) -> None:
+    """The later one has attached at the leader of before, and not yet here; `again`: the older one has, since."""
+    old, new = Stage(partitions=2), Stage(partitions=1)
+    older, later = Route(b"older"), Route(b"later")
+    for stage in (old, new):
+        stage.attach(0, route=older, life=1, lease_ms=60_000)
+        stage.attach(10, route=later, life=2, attach=100, lease_ms=60_000)
+    old.frame(ConsumerAction.GOODBYE, 20, route=older, life=1, number=2)
+    old.attach(30, route=later, life=2, attach=101, lease_ms=60_000)
+    keys = old.insert([40], 31, uid=2)
+    [push] = old.run(40)
+    led_on(old, new, 100)
+    if again:
+        new.attach(110, route=older, life=1, attach=2, lease_ms=60_000)
+    new.frame(ConsumerAction.GOODBYE, 200, route=older, life=1, attach=1 + again, number=2)
+    new.attach(210, BOB)
+    assert [keys_in(other) for other in new.run(210)] == ([keys] if again else [])
+    if not again:
+        new.attach(220, route=later, life=2, attach=102, lease_ms=60_000, held=[(2, keys[0], int(push.token[0]))])
+        new.ack(push, 230)
+        assert new.leds[2].timeline.live_count == 0
+
+
+def test_what_a_late_goodbye_has_left_is_returned_if_no_later_process_comes() -> None:
+    old, new = Stage(partitions=2), Stage(partitions=1)
+    for stage in (old, new):
+        stage.attach(0, life=1, lease_ms=600_000)
+    keys = old.insert([40], 31, uid=2)
+    old.run(40)
+    led_on(old, new, 100)
+    new.frame(ConsumerAction.GOODBYE, 200, life=1, number=2)
+    new.attach(210, BOB)
+    assert new.run(210) == []
+    new.attach(200 + SESSION_US // 1000, BOB, attach=2)
+    [push] = new.run(201 + SESSION_US // 1000)
+    assert keys_in(push) == keys
