@@ -200,6 +200,25 @@ def test_a_silent_leader_is_asked_again() -> None:
     assert again.wait_ms < frame.wait_ms
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_silent_leader_keeps_the_pull_from_no_other(moved: bool) -> None:
+    """It has died; `moved`: another broker leads all that it had, and the client does not know yet."""
+    stage = staged("a", "b")
+    if moved:
+        stage.leaders = {1: "a", 2: "a"}
+    first = pull(stage, wait_ms=60_000, timeout_ms=90_000)
+    if moved:
+        stage.leaders = {1: "b", 2: "b"}
+    effects: list[Effect] = []
+    while stage.ms < 2_500:
+        found = stage.run_until(stage.ms + 100)
+        effects += found + stage.answer_metadata(found)
+    other = next(frame for frame in sent(effects, ConsumerFrame) if frame.leader != first.leader)
+    assert other.wait_ms > 0
+    bring(stage, other, b"x")
+    assert answer(stage.receive(other.leader, end(other, pushes=1))) == [b"x"]
+
+
 def test_nobody_answers_in_time() -> None:
     stage = staged("a")
     pull(stage, timeout_ms=3_000)
