@@ -160,7 +160,8 @@ class Leaders:
         held: list[Delivery] = []
         aside: list[Delivery] = []
         for delivery in self._stated().values():
-            is_aside = delivery.uid in others or (only_open and delivery.settling)
+            is_gone = delivery.uid not in self._of  # its topic was made anew, or news of it has not come
+            is_aside = is_gone or delivery.uid in others or (only_open and delivery.settling)
             (aside if is_aside else held).append(delivery)
         if self._life or self._detached:
             held += aside

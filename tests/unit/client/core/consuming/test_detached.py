@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import LeaseLost
-from dueq_codecs.messages import ChangeRequest, ConsumerAction, ConsumerFrame
+from dueq_codecs.messages import ChangeRequest, Code, ConsumerAction, ConsumerFrame, MetadataRequest
 from dueq_codecs.records import Outcome, RecordKind
 from tests.unit.client.core.consuming.test_consumer import attached, delivered
 from tests.unit.client.stage import CONSUMER, Stage, confirm, endpoint, of, ok, push, sent
@@ -61,3 +63,25 @@ def test_what_came_when_its_user_had_closed_already_is_given_back() -> None:
     assert (request.kind, request.rows) == (RecordKind.RELEASE, 1)
     (goodbye,) = sent(stage.receive("a", ok(request, 99, outcomes=[Outcome.DONE])), ConsumerFrame)
     assert (goodbye.action, len(goodbye.held_token)) == (ConsumerAction.GOODBYE, 0)
+
+
+def test_a_lease_of_a_partition_that_is_gone_is_listed_aside() -> None:
+    """No leader answers for it. As one that was stated plainly it made each of them silent, and no credit was left."""
+    stage = Stage()
+    attached(stage, detached=True)
+    (held,) = delivered(stage, "a", b"x", left_ms=600_000)
+    held.handed = True
+    stage.leaders = {2: "a"}
+    attach: ConsumerFrame | None = None
+    while attach is None:
+        assert stage.ms < 60_000, "the leader was not attached at again"
+        found = stage.run_until(stage.ms + 500)
+        is_known = bool(sent(found, MetadataRequest))
+        stage.answer_metadata(found)
+        for frame in sent(found, ConsumerFrame):
+            if frame.action is ConsumerAction.ATTACH:
+                attach = frame
+            code = Code.UNKNOWN_SESSION if is_known else Code.OK
+            for again in sent(stage.receive("a", replace(confirm(frame), code=code)), ConsumerFrame):
+                attach = again if again.action is ConsumerAction.ATTACH else attach
+    assert (attach.held_token.tolist(), attach.aside) == ([held.token], 1)
