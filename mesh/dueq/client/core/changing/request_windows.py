@@ -142,6 +142,8 @@ class RequestWindows:
             # From a record: earlier attempts, if any has arrived, have done nothing either.
             settled = isinstance(message, ChangeReply) and message.epoch > 0
             self._refused(change, error_of(message.code, message.text), settled=settled)
+        elif message.code is Code.OUTCOME_UNKNOWN and isinstance(message, ChangeReply) and message.epoch > 0:
+            self._forgotten(change, message)
         else:
             self._postponed(change, message)
         return True
@@ -350,6 +352,14 @@ class RequestWindows:
                 part.alone = True
             self._share_anew(change)
             return
+        for part in self._close(change):
+            part.fail(error)
+
+    def _forgotten(self, change: Change, reply: ChangeReply) -> None:
+        """From a record: no leader will ever know. An open request would keep those after the next 128 from going."""
+        request = change.request
+        text = f"whether {request.kind.name} {request.sequence} of {request.rows} rows at partition {request.uid} of"
+        error = OutcomeUnknown(f"{text} {request.topic!r} has taken effect is not known any more: {reply.text}")
         for part in self._close(change):
             part.fail(error)
 

@@ -69,3 +69,16 @@ def test_what_only_was_refused_is_known(stage: Stage) -> None:
     [request] = sent(stage.insert(7, b"x", timeout_ms=500), ChangeRequest)
     stage.receive("a", refuse(request, Code.BUSY, retry_after_ms=10_000))
     assert isinstance(failure(stage, 500), Busy)
+
+
+def test_what_no_leader_will_ever_know_is_not_asked_again_and_keeps_no_other_request_waiting(
+    stage: Stage,
+) -> None:
+    """A record says so: the request is older than what the partition remembers of this client."""
+    [request] = sent(stage.insert(7, b"x"), ChangeRequest)
+    [failed] = of(stage.receive("a", refuse(request, Code.OUTCOME_UNKNOWN, epoch=1)), Failed)
+    assert isinstance(failed.error, OutcomeUnknown)
+    assert "not known any more" in str(failed.error)
+    assert not sent(stage.run_until(stage.ms + 1_000), ChangeRequest)
+    [other] = sent(stage.insert(8, b"y"), ChangeRequest)
+    assert other.sequence > request.sequence
