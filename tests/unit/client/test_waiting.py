@@ -15,6 +15,7 @@ from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed
 from dueq.client.host import Answer
 from dueq.client.sync import waiting as threads
+from dueq.errors import OutcomeUnknown
 
 
 class Host:
@@ -73,6 +74,21 @@ def test_an_answer_is_not_lost_when_its_thread_is_interrupted(answered_first: bo
         pending.answer(late.append)
     if not answered_first:
         host.settle(Completed(7, "messages"))
+    assert (host.abandoned, late) == ([events.Abandon(7)], [Completed(7, "messages")])
+
+
+def test_an_answer_is_not_lost_when_its_thread_has_waited_in_vain() -> None:
+    """The process was stopped for longer than the call's time."""
+
+    class Late(Host):
+        def wait_done(self, done: object, seconds: float) -> bool:
+            return False
+
+    host, late = Late(), list[Answer]()
+    pending = threads.Pending(host, threads.Bridges(), lambda number, at: events.EndBrowse("", 0, 0, ""), 1.0)  # type: ignore[arg-type]
+    with pytest.raises(OutcomeUnknown):
+        pending.answer(late.append)
+    host.settle(Completed(7, "messages"))
     assert (host.abandoned, late) == ([events.Abandon(7)], [Completed(7, "messages")])
 
 

@@ -35,21 +35,20 @@ class Pending:
         self._call: Final = host.call(build, seconds, self._settle)
 
     def answer(self, late: Callable[[Answer], object] | None = None) -> Answer:
-        """Wait for the answer; a thread that is interrupted meanwhile abandons the call.
+        """Wait for the answer; a thread that is interrupted meanwhile, or waits in vain, abandons the call.
 
         Args:
             late: called with the answer if it has come, or comes, after that; maybe in the I/O thread, maybe twice.
         """
         try:
-            in_time = self._host.wait_done(self._done, self._seconds + _PATIENCE_S)
+            if not self._host.wait_done(self._done, self._seconds + _PATIENCE_S):
+                raise OutcomeUnknown("the client's own thread did not answer in time")
         except BaseException:
             self._late = late
             if late is not None and self._answers:
                 late(self._answers[0])
             self.abandon()
             raise
-        if not in_time:
-            raise OutcomeUnknown("the client's own thread did not answer in time")
         return self._answers[0]
 
     def came(self) -> bool:
