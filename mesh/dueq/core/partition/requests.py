@@ -273,10 +273,10 @@ def _check_insert(
         return invalid(f"the sizes add up to {total} bytes, the body has {sum(map(len, bodies))}")
     if total > limits.REQUEST_BYTES_MAX:
         return invalid(f"{total} bytes of payloads in one request are over {limits.REQUEST_BYTES_MAX}")
-    refusal = _check_crcs(request, inline, bodies[0]) if bodies and not request.shared else None
+    body = bodies[0] if bodies else b""
+    refusal = None if request.shared else _check_crcs(request, inline, uploaded, body)
     if refusal is not None or not request.keyed:
         return refusal
-    body = bodies[0] if bodies else b""
     if request.keyed == Meta.KEY:
         return _check_keys(inline, uploaded, body)
     unhashed = settings.keys == "unique" and not len(request.key_high)
@@ -293,8 +293,12 @@ def _check_uploads(uploads: list[int]) -> Refusal | None:
 
 
 def _check_crcs(
-    request: ChangeRequest, inline: np.ndarray[tuple[int, ...], np.dtype[np.uint32]], body: bytes | memoryview
+    request: ChangeRequest,
+    inline: np.ndarray[tuple[int, ...], np.dtype[np.uint32]],
+    uploaded: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+    body: bytes | memoryview,
 ) -> Refusal | None:
+    """Every payload that is here has the CRC that was sent, an empty one too: later nobody could read it."""
     lengths, crcs = inline.tolist(), request.crc.tolist()
     size = alike(inline)
     if size is not None and 0 < size <= _CUT_TOGETHER_BYTES:
@@ -304,8 +308,8 @@ def _check_crcs(
         found = [crc32(view[start:end]) for start, end in pairwise(ends)]
     if found == crcs:
         return None
-    for row, (length, crc, is_crc) in enumerate(zip(lengths, crcs, found, strict=True)):
-        if length and is_crc != crc:
+    for row, (upload, crc, is_crc) in enumerate(zip(uploaded.tolist(), crcs, found, strict=True)):
+        if not upload and is_crc != crc:
             return invalid(f"row {row}: the payload does not have the CRC {crc:#010x} that was sent with it")
     return None
 

@@ -101,6 +101,16 @@ def test_a_damaged_payload_names_its_row() -> None:
     assert text.startswith("row 1: the payload does not have the CRC")
 
 
+@pytest.mark.parametrize("payloads", [[b"ab", b""], [b""]])
+def test_an_empty_payload_has_its_crc_too(payloads: list[bytes]) -> None:
+    """Whoever reads it checks that: the message would never be delivered."""
+    request = insert(payloads, [1] * len(payloads))
+    request.crc[-1] = 1
+    code, text = refusal(request, b"".join(payloads))
+    assert code == Code.INVALID_REQUEST
+    assert text == f"row {len(payloads) - 1}: the payload does not have the CRC 0x00000001 that was sent with it"
+
+
 @pytest.mark.parametrize(("size", "upload"), [(limits.CHUNK_BYTES + 1, 0), (5, 9)])
 def test_long_payloads_and_only_those_are_uploads(size: int, upload: int) -> None:
     request = insert([b""], [1], [upload])
