@@ -153,11 +153,20 @@ def _check_unique_keys(request: ChangeRequest, topic: Topic) -> Refusal | None:
 
 
 def _check_once(request: ChangeRequest, topic: Topic) -> Refusal | None:
-    """An idempotency key is known in one partition: that of its message's group or unique key, or else its own."""
+    """An idempotency key is known in one partition: that of its message's group or unique key, or else its own.
+
+    It lies among the unique keys, and no message may have one hash for both: the row of one would be that of the other.
+    """
     high = request.once_high
-    if not len(high) or len(request.group):
+    if not len(high):
         return None
     decide = (high != 0) | (request.once_low != 0)
+    if len(request.key_high):
+        same = decide & (high == request.key_high) & (request.once_low == request.key_low)
+        if (row := _first_row(same)) is not None:
+            return invalid(f"row {row}: its idempotency key has the hash of its unique key")
+    if len(request.group):
+        return None
     if len(request.key_high):
         decide &= (request.key_high == 0) & (request.key_low == 0)
     return _check_homes(high, decide, request.uid, topic)

@@ -352,6 +352,18 @@ def test_idempotency_keys_are_taken_where_they_are_at_home_or_where_something_el
     assert check_topic(keyed, topic()) is None
 
 
+def test_no_row_has_one_hash_for_both_of_its_keys() -> None:
+    """Its answer would take the place of the message that bears the key, and replicas would differ a day later."""
+    asked = hashed(AT_HOME, AT_HOME)
+    asked.once_high, asked.once_low = asked.key_high.copy(), asked.key_low.copy()
+    asked.once_high[0] ^= np.uint64(1)
+    asked.once_digest = np.ones(2, np.uint64)
+    for kind in ("timeline", "fair"):
+        refused = check_topic(asked, topic(kind=kind))
+        assert refused is not None
+        assert refused.text == "row 1: its idempotency key has the hash of its unique key"
+
+
 def test_unique_keys_come_with_hashes_and_free_ones_without() -> None:
     refused = check_topic(hashed(AT_HOME), topic("free"))
     assert refused is not None
