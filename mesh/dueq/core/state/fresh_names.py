@@ -28,13 +28,14 @@ class FreshNames:
         others: hashes of its other rows, which are held key by key.
         other_rows: which rows those are.
         borne: whether the messages have begun to live.
+        refused: whether they never will: the INSERT was refused, or cut off the log.
         saving: whether a checkpoint with their rows is under way.
         touched: whether a key is no longer the batch's.
     """
 
     __slots__ = (
         "_at", "_firsts", "_sequence",
-        "borne", "hashes", "high", "low", "other_rows", "others", "rows", "saving", "touched",
+        "borne", "hashes", "high", "low", "other_rows", "others", "refused", "rows", "saving", "touched",
     )  # fmt: skip
 
     def __init__(self, hashes: list[bytes], high: U64, low: U64, perhaps: Iterable[int]) -> None:
@@ -47,7 +48,7 @@ class FreshNames:
             hashes = [hashes[at] for at in self.rows.tolist()]
             high, low = high[self.rows], low[self.rows]
         self.hashes, self.high, self.low = hashes, high, low
-        self.borne = self.saving = self.touched = False
+        self.borne = self.refused = self.saving = self.touched = False
         self._at: dict[bytes, int] | None = None
 
     def bear(self, sequence: int, firsts: U64) -> None:

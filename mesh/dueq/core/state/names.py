@@ -222,6 +222,7 @@ class Names:
         if fresh.touched:
             self.unpin(fresh.hashes)
         else:
+            fresh.refused = True
             self._loose_born.append(fresh)
 
     def forget(self) -> None:
@@ -302,7 +303,10 @@ class Names:
     def _divide(self, fresh: FreshNames) -> None:
         """Hold keys of an INSERT one by one from now on, until it is applied."""
         fresh.touched = True
-        self.pin(fresh.hashes)
+        if fresh.refused:
+            self._loose.append(fresh.hashes)
+        else:
+            self.pin(fresh.hashes)
         self.known.update(dict.fromkeys(fresh.hashes))
 
     def take_all(self, hashes: list[bytes], rows: list[bytes]) -> None:

@@ -9,6 +9,7 @@ from dueq.core.ports.entry import NO_ENTRIES
 from dueq.core.ports.names import Answered, Remembered, hashes_of, unpack_name
 from dueq.core.state import keyed
 from dueq.core.state.timeline import Timeline
+from dueq_codecs.codes import Code
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import OnDuplicate, Outcome, Record, RecordKind, RequestRef
 from dueq_codecs.rules import key_hashes, once_hashes
@@ -333,3 +334,30 @@ def test_no_unique_key_is_an_idempotency_key_and_forged_hashes_break_nothing() -
     record.requests = (RequestRef(b"c" * 16, 4, 1, 1),)
     [result] = kept.timeline.apply(record).results
     assert result.outcomes.tolist() == [Outcome.DIFFERS]
+
+
+def test_keys_of_a_refused_insert_leave_memory_though_the_next_one_has_them_too() -> None:
+    """An older read is under way meanwhile, so that they are still there when the next one comes."""
+    kept, keys = Kept(), [b"k%d" % number for number in range(100)]
+    timeline = kept.timeline
+    kept.insert(b"old")
+    kept.save()
+    hold, wanted = timeline.name_holds.hold(hashes_of(*key_hashes([b"old"])))
+    kept.insert(b"other")
+    kept.save()
+    refused = kept._next(RecordKind.INSERT)
+    refused.due, refused.keyed = np.full(len(keys), DUE, np.uint64), Meta.KEY
+    refused.size = refused.crc = np.full(len(keys), 3, np.uint32)
+    refused.key_high, refused.key_low = key_hashes(keys)
+    refused.shared, refused.shared_size = b"s" * 32, 10
+    refused.requests = (RequestRef(b"c" * 16, kept.sequence, 1, len(keys)),)
+    timeline.cold_keys(refused)
+    [result] = timeline.apply(refused).results
+    assert result.code == Code.UNKNOWN_BODY
+    kept.insert(*keys)
+    timeline.name_holds.read(wanted, {}, NO_ENTRIES)
+    timeline.name_holds.release(hold)
+    for _ in range(2):
+        timeline.apply(kept._next(RecordKind.BARRIER))
+        kept.save()
+    assert timeline.names_in_memory <= 1
