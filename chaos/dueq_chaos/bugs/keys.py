@@ -99,7 +99,7 @@ KEYS: Final = (
             ),
             change(
                 "core.partition.requests:_check_once",
-                "if not len(high) or len(request.group):",
+                "if len(request.group):",
                 "if True:",
             ),
         ),
