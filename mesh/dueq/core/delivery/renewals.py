@@ -90,7 +90,7 @@ class Renewals:
         return older
 
     def choose(self, lane: Lane, slots: Slots, session: ConsumerSession) -> Slots:
-        """Return which of another process's leases a pull is to be given: first those that no pause and no rate hold."""
+        """Return which of another process's leases a pull is given; those that no pause and no rate hold come first."""
         if not len(slots):
             return slots
         entries = lane.leases.entry.take(slots)

@@ -240,7 +240,9 @@ def test_a_late_goodbye_returns_nothing_that_a_later_process_of_the_name_may_hav
     new.attach(210, BOB)
     assert [keys_in(other) for other in new.run(210)] == ([keys] if again else [])
     if not again:
-        new.attach(220, route=later, life=2, attach=102, lease_ms=60_000, held=[(2, keys[0], int(push.token[0]))])
+        new.attach(
+            220, route=later, life=2, attach=102, lease_ms=60_000, held=[(2, keys[0], int(push.token[0]))]
+        )
         new.ack(push, 230)
         assert new.leds[2].timeline.live_count == 0
 

@@ -108,7 +108,9 @@ def test_an_empty_payload_has_its_crc_too(payloads: list[bytes]) -> None:
     request.crc[-1] = 1
     code, text = refusal(request, b"".join(payloads))
     assert code == Code.INVALID_REQUEST
-    assert text == f"row {len(payloads) - 1}: the payload does not have the CRC 0x00000001 that was sent with it"
+    assert (
+        text == f"row {len(payloads) - 1}: the payload does not have the CRC 0x00000001 that was sent with it"
+    )
 
 
 @pytest.mark.parametrize(("size", "upload"), [(limits.CHUNK_BYTES + 1, 0), (5, 9)])

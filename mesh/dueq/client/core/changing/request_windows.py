@@ -359,7 +359,9 @@ class RequestWindows:
         """From a record: no leader will ever know. An open request would keep those after the next 128 from going."""
         request = change.request
         text = f"whether {request.kind.name} {request.sequence} of {request.rows} rows at partition {request.uid} of"
-        error = OutcomeUnknown(f"{text} {request.topic!r} has taken effect is not known any more: {reply.text}")
+        error = OutcomeUnknown(
+            f"{text} {request.topic!r} has taken effect is not known any more: {reply.text}"
+        )
         for part in self._close(change):
             part.fail(error)
 

@@ -1,9 +1,9 @@
 """Pulls: messages for one answer, asked of the leaders of a topic.
 
 First the leaders are asked one after the other for what is ready, from a random one on; the first that has something
-ends the call. If none has, or one is silent, and the caller waits, all of them are asked at once to wait; the first that
-answers ends the call, and the others are told that nobody waits any more. Messages that they send nevertheless are given
-back and not counted. A leader that has ended while others still wait is asked again. Who waits for long is listed
+ends the call. If none has, or one is silent, and the caller waits, all of them are asked at once to wait; the first
+that answers ends the call, and the others are told that nobody waits any more. Messages that they send nevertheless are
+given back and not counted. A leader that has ended while others still wait is asked again. Who waits for long is listed
 (`waiting`).
 
 An answer that is lost is repaired by asking again with a larger `attach` and what has arrived: the leader pushes the
@@ -231,7 +231,7 @@ class Pulling:
             return
         self.ask_again(pulling, asked)
         topic = self._directory.get(pulling.event.topic)
-        if topic is not None and not pulling.got and not pulling.over:  # the others must not wait for a dead one
+        if topic is not None and not pulling.got and not pulling.over:
             pulling.left = []
             self.ask_all(pulling, leaders_of(topic))
 

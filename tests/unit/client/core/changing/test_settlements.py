@@ -16,9 +16,7 @@ from dueq.errors import Busy, OutcomeUnknown
 from dueq_codecs.records import RecordKind
 
 
-def releases(
-    sequence: int, rows: int = 1, topic: str = "t", kind: RecordKind = RecordKind.RELEASE
-) -> Part:
+def releases(sequence: int, rows: int = 1, topic: str = "t", kind: RecordKind = RecordKind.RELEASE) -> Part:
     return Part(
         kind, topic, 3, b"c" * 16, rows, lambda part: None,
         target_sequence=np.full(rows, sequence, np.uint64), target_row=np.arange(rows, dtype=np.uint16),
@@ -90,7 +88,14 @@ def test_of_too_many_those_that_give_back_come_first(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(settlements, "LISTED_MAX", 3)
     monkeypatch.setattr(settlements, "PARTS_MAX", 4)
     _, under_way = begun()
-    kinds = [RecordKind.ACK, RecordKind.NACK, RecordKind.ACK, RecordKind.EXTEND, RecordKind.ACK, RecordKind.RELEASE]
+    kinds = [
+        RecordKind.ACK,
+        RecordKind.NACK,
+        RecordKind.ACK,
+        RecordKind.EXTEND,
+        RecordKind.ACK,
+        RecordKind.RELEASE,
+    ]
     parts = [releases(sequence, kind=kind) for sequence, kind in enumerate(kinds)]
     for part in parts:
         under_way.add(part)
