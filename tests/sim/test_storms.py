@@ -102,6 +102,7 @@ REGRESSIONS = {
     50020042: "payloads were looked for that a replica was still catching up with (the simulator's own fault)",
     50014005: "a leader whose clock was behind looked at the dead again an hour later",
     98022784: "what a consumer that had just gone had not seen was taken for a leak (the simulator's own fault)",
+    98162646: "a partition that was made with a disk that had just been replaced was never led",
     98022892: "a late RELEASE of a process ended what the next one of its name had pulled under the same token",
     98100710: "a late RELEASE of a process ended what the next one of its name had pulled under the same token",
     98120027: "messages that waited for slow reads of a smaller rank were taken for idle (the simulator's own fault)",

@@ -6,6 +6,7 @@ module decides when to make one, and what its outcome means.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from dueq import limits
@@ -118,7 +119,7 @@ class Standing:
         """Take a node that was read; False where a newer one is known."""
         if version < self.node_version:
             return False
-        self.node, self.node_version, self._missed_at_us = node, version, None
+        self.node, self.node_version, self._missed_at_us = _with_our_disk(node, self.ctx.me), version, None
         return True
 
     def node_set(self, done: CompareAndSetDone, wanted: PartitionNode) -> None:
@@ -217,3 +218,14 @@ class Standing:
                 self._newer_node(now)
         elif done.outcome is SetOutcome.UNKNOWN:
             self.ctx.coordinate(ReadNode(self.uid))
+
+
+def _with_our_disk(node: PartitionNode, me: Member) -> PartitionNode:
+    """Return a node with the disk that we have now, if nobody has ever led: an older one had nothing either.
+
+    Whoever made the partition may not have known yet that our disk was replaced.
+    """
+    if node.epoch or me in node.isr:
+        return node
+    isr = tuple(me if member.broker_id == me.broker_id else member for member in node.isr)
+    return replace(node, isr=isr)
