@@ -1,4 +1,4 @@
-"""A partition that nobody has ever led has nothing to lose: a disk that was replaced meanwhile is as good as the old one."""
+"""A partition that nobody has ever led has nothing to lose: a disk that was replaced is as good as the old one."""
 
 from __future__ import annotations
 
