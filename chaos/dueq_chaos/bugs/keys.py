@@ -61,6 +61,11 @@ KEYS: Final = (
             change(
                 "core.state.names:Names._set", "self._expiry[expiry_key(old.until, digest)] = None", "pass"
             ),
+            change(
+                "storage.ordered.reading:Reading._expired",
+                "if _is_until(row, each[0])",
+                "if row is not None",
+            ),
         ),
         seeds=60,
         finders=(19,),

@@ -12,7 +12,7 @@ from tests.conformance.stores.conftest import EVERY, Place
 from tests.conformance.stores.history import UID, entries, insert
 
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, keys_of
-from dueq.core.ports.names import Remembered, expiry_key, pack_name
+from dueq.core.ports.names import Answered, Remembered, expiry_key, pack_name
 from dueq.core.ports.persistence import (
     AppendLog,
     ChunkRead,
@@ -207,9 +207,9 @@ def test_unique_keys_are_found_with_the_messages_that_bear_them(begun: Store) ->
     rows["wait_at"][1], rows["state"][2] = 99, State.LEASED
     owners = list(zip(rows["first"].tolist(), keys_of(rows).tolist(), strict=True))
     hashes = [bytes([number]) * 16 for number in range(5)]
-    over = Remembered(7, 8, 9, 10, 11, 5_000)
+    over, answered = Remembered(7, 8, 9, 10, 11, 5_000), Answered(7, 8, 9, 10, 70_000)
     names = [(digest, pack_name(owner)) for digest, owner in zip(hashes, owners, strict=False)]
-    kept = [(hashes[3], pack_name(over))]
+    kept = [(hashes[3], pack_name(over)), (hashes[4], pack_name(answered))]
     expiry = [(expiry_key(5_000, hashes[3]), b""), (expiry_key(70_000, hashes[4]), b"")]
     begun.commit(
         [
@@ -217,7 +217,7 @@ def test_unique_keys_are_found_with_the_messages_that_bear_them(begun: Store) ->
             SaveCheckpoint(UID, 1, 10, put=rows, names=[*names, *kept], remembered=[*expiry]),
         ]
     )
-    answer = begun.read(ReadNames(5, UID, [hashes[4], *hashes[:4], b"?" * 16]))
+    answer = begun.read(ReadNames(5, UID, [*hashes[:4], b"?" * 16]))
     assert isinstance(answer, NamesRead)
     assert answer.found == dict(zip(hashes[:3], owners, strict=True)) | {hashes[3]: over}
     assert sorted(answer.entries["row"].tolist()) == [0, 1]
@@ -227,10 +227,10 @@ def test_unique_keys_are_found_with_the_messages_that_bear_them(begun: Store) ->
     ):  # fmt: skip
         expired = begun.read(ReadExpired(6, UID, before, limit))
         assert isinstance(expired, ExpiredRead)
-        assert (expired.expired, expired.following) == (found, following)
+        assert (expired.expired, expired.following, expired.stale) == (found, following, [])
     for after, limit, expected, ended in (
-        (b"", 9, hashes[:4], True), (b"", 2, hashes[:2], False), (hashes[1], 2, hashes[2:4], False),
-        (hashes[3], 2, [], True),
+        (b"", 9, hashes, True), (b"", 2, hashes[:2], False), (hashes[1], 2, hashes[2:4], False),
+        (hashes[3], 2, hashes[4:], True),
     ):  # fmt: skip
         listed = begun.read(ReadHashes(6, UID, after, limit))
         assert isinstance(listed, HashesRead)
@@ -243,6 +243,25 @@ def test_unique_keys_are_found_with_the_messages_that_bear_them(begun: Store) ->
     left = begun.read(ReadExpired(6, UID, 80_000, 9))
     assert isinstance(left, ExpiredRead)
     assert left.expired == [(70_000, hashes[4])]
+
+
+def test_only_keys_whose_own_rows_say_so_are_remembered_no_more(begun: Store) -> None:
+    """The index of those may be out of date: a live message may bear the key, or it is remembered for longer."""
+    borne, longer, nobody, over = (bytes([number]) * 16 for number in (4, 3, 2, 1))
+    names = [
+        (borne, pack_name((10, 1 << 16))),
+        (longer, pack_name(Remembered(7, 8, 9, 10, 11, 5_000))),
+        (over, pack_name(Answered(7, 8, 9, 10, 3_000))),
+    ]
+    untils = [(1_000, borne), (2_000, longer), (2_500, nobody), (3_000, over), (5_000, longer)]
+    rows = [(expiry_key(*each), b"") for each in untils]
+    begun.commit([SaveCheckpoint(UID, 0, 10, names=names, remembered=rows)])
+    read = begun.read(ReadExpired(6, UID, 4_000, 9))
+    assert isinstance(read, ExpiredRead)
+    assert (read.expired, read.stale, read.following) == ([(3_000, over)], untils[:3], 5_000)
+    read = begun.read(ReadExpired(6, UID, 4_000, 2))
+    assert isinstance(read, ExpiredRead)
+    assert (read.expired, read.stale, read.following) == ([], untils[:2], 2_500)
 
 
 def test_a_message_that_was_moved_leased_or_finished_is_where_it_belongs(begun: Store) -> None:

@@ -81,7 +81,7 @@ class ColdReading:
 
         def take(answer: object) -> None:
             assert isinstance(answer, ExpiredRead)
-            self._timeline.swept(number, answer.expired, answer.following)
+            self._timeline.swept(number, answer.expired, answer.following, answer.stale)
 
         self._read(lambda token: ReadExpired(token, self._uid, before, limits.SWEEP_ROWS), take)
 

@@ -242,6 +242,8 @@ class ExpiredRead:
     """(until, hash)"""
     following: int | None
     """Until when the next one is remembered; None: there is none."""
+    stale: list[tuple[int, bytes]] = field(default_factory=list)
+    """The same of what remains of keys whose rows say something else."""
 
 
 @dataclass(slots=True)

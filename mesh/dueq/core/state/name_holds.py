@@ -14,6 +14,7 @@ next record.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -226,8 +227,14 @@ class NameHolds:
         self._names.sweeping()
         return self._begin(), before
 
-    def swept(self, number: int, expired: list[tuple[int, bytes]], following: int | None) -> None:
+    def swept(
+        self,
+        number: int,
+        expired: list[tuple[int, bytes]],
+        following: int | None,
+        stale: Sequence[tuple[int, bytes]],
+    ) -> None:
         """Take the answer of a sweep (see `Names.swept`)."""
-        self._names.swept(expired, following)
+        self._names.swept(expired, following, stale)
         self._reads.end([(_OF_NAMES, number)])
         self.forget()

@@ -23,7 +23,7 @@ such keys are garbage. Each replica sweeps them off its own disk in its own time
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import filterfalse
 from typing import Final, NamedTuple
 
@@ -362,25 +362,33 @@ class Names:
         untils = [int.from_bytes(key[:8], "big") for key, value in on_their_way if value is not None]
         self._oldest_until = min(untils, default=_NEVER)
 
-    def swept(self, expired: list[tuple[int, bytes]], following: int | None) -> None:
+    def swept(
+        self, expired: list[tuple[int, bytes]], following: int | None, stale: Sequence[tuple[int, bytes]]
+    ) -> None:
         """Let the next checkpoint delete keys that are remembered no more.
 
         Args:
             expired: (until, hash) of rows on the disk.
             following: until when the next one is remembered; None: there is none.
+            stale: (until, hash) of rows of the index on the disk that its keys know nothing of.
         """
+        for until, digest in stale:
+            if digest not in self.known or not self._lasts_until(digest, until):
+                self._expiry[expiry_key(until, digest)] = None
         for until, digest in expired:
-            if digest in self.known:
-                row = self._row(digest)
-                name = unpack_name(row) if row is not None else None
-                if not isinstance(name, Lasting) or name.until != until:
-                    continue
+            if digest in self.known and not self._lasts_until(digest, until):
+                continue
             self.known[digest] = None
             self._changed[digest] = False
             self._expiry[expiry_key(until, digest)] = None
             self.count -= 1
         if following is not None:
             self._oldest_until = min(self._oldest_until, following)
+
+    def _lasts_until(self, digest: bytes, until: int) -> bool:
+        row = self._row(digest)
+        name = unpack_name(row) if row is not None else None
+        return isinstance(name, Lasting) and name.until == until
 
     # ------------------------------------------------------------ checkpoints
 

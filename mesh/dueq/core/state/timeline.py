@@ -377,15 +377,22 @@ class Timeline:
         """
         return self.name_holds.wants_sweep()
 
-    def swept(self, number: int, expired: list[tuple[int, bytes]], following: int | None) -> None:
+    def swept(
+        self,
+        number: int,
+        expired: list[tuple[int, bytes]],
+        following: int | None,
+        stale: Sequence[tuple[int, bytes]] = (),
+    ) -> None:
         """Take the answer of a sweep: the next checkpoint deletes these.
 
         Args:
             number: of the sweep.
             expired: (until, hash) of keys that are remembered no more.
             following: until when the next one is remembered; None: there is none.
+            stale: (until, hash) of rows of the index alone.
         """
-        self.name_holds.swept(number, expired, following)
+        self.name_holds.swept(number, expired, following, stale)
 
     def wants_hashes(self) -> bytes | None:
         """Return the hash behind which it wants to know of the disk's unique keys; None: not now.

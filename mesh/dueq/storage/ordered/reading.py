@@ -106,14 +106,28 @@ class Reading:
         return NamesRead(request.token, request.uid, found, entries)
 
     def _expired(self, request: ReadExpired) -> ExpiredRead:
+        """A key goes only if its own row says so, too: a row of the index may be out of date."""
         prefix = layout.head(request.uid, b"e")
+        snapshot = self._timeline.snapshot()
+        try:
+            found: list[tuple[int, bytes]] = []
+            following = None
+            for key in snapshot.keys(prefix, layout.after(prefix)):
+                until = int.from_bytes(key[4:12], "big")
+                if until >= request.before or len(found) == request.limit:
+                    following = until
+                    break
+                found.append((until, key[12:]))
+            found.sort(key=lambda row: row[1])
+            names = layout.head(request.uid, b"k")
+            rows = snapshot.get_many([names + digest for _, digest in found])
+        finally:
+            snapshot.close()
         expired: list[tuple[int, bytes]] = []
-        for key in self._timeline.keys(prefix, layout.after(prefix)):
-            until = int.from_bytes(key[4:12], "big")
-            if until >= request.before or len(expired) == request.limit:
-                return ExpiredRead(request.token, request.uid, expired, until)
-            expired.append((until, key[12:]))
-        return ExpiredRead(request.token, request.uid, expired, None)
+        stale: list[tuple[int, bytes]] = []
+        for each, row in zip(found, rows, strict=True):
+            (expired if _is_until(row, each[0]) else stale).append(each)
+        return ExpiredRead(request.token, request.uid, sorted(expired), following, sorted(stale))
 
     def _hashes(self, request: ReadHashes) -> HashesRead:
         prefix = layout.head(request.uid, b"k")
@@ -154,6 +168,12 @@ class Reading:
     def _payloads(self, request: ReadPayloads) -> PayloadsRead:
         payloads = inline_payloads(self._payload, request.uid, request.entries)
         return PayloadsRead(request.token, request.uid, request.entries, payloads)
+
+
+def _is_until(row: bytes | None, until: int) -> bool:
+    """Whether a key's row is remembered up to this age of the partition."""
+    name = unpack_name(row) if row is not None else None
+    return isinstance(name, Lasting) and name.until == until
 
 
 def _find_all(snapshot: Snapshot, uid: int, first: U64, key: U64) -> Entries:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dueq.core.ports.entry import NO_ENTRIES
-from dueq.core.ports.names import Answered, Remembered, hashes_of, unpack_name
+from dueq.core.ports.names import Answered, Remembered, expiry_key, hashes_of, unpack_name
 from dueq.core.state import keyed
 from dueq.core.state.timeline import Timeline
 from dueq_codecs.codes import Code
@@ -17,7 +17,7 @@ from dueq_codecs.topic_settings import TopicSettings
 
 UID = 7
 DUE = 1_000_000
-A = hashes_of(*key_hashes([b"a"]))[0]
+A, B, C = hashes_of(*key_hashes([b"a", b"b", b"c"]))
 
 
 class Kept:
@@ -237,6 +237,26 @@ def test_what_is_remembered_no_more_goes_with_the_next_checkpoint() -> None:
     assert kept.timeline.names_count == 0
 
 
+def test_a_row_of_the_index_that_is_out_of_date_goes_alone() -> None:
+    kept = Kept(remember_ms=5_000)
+    kept.insert(b"a", b"b")
+    kept.end(RecordKind.CANCEL, 2, row=1)
+    row = unpack_name(kept.save()[B])
+    assert isinstance(row, Remembered)
+    kept.stamp += 10_000
+    kept.timeline.apply(kept._next(RecordKind.BARRIER))
+    sweep = kept.timeline.wants_sweep()
+    assert sweep is not None
+    kept.timeline.swept(sweep[0], [(row.until, B)], None, [(3, A), (4, C)])
+    save = kept.timeline.checkpoint()
+    assert save is not None
+    assert save.names == [(B, None)]
+    assert sorted(save.remembered) == [
+        (expiry_key(3, A), None), (expiry_key(4, C), None), (expiry_key(row.until, B), None),
+    ]  # fmt: skip
+    assert kept.timeline.names_count == 1
+
+
 def test_it_is_not_known_that_nothing_runs_out_while_the_disk_is_asked() -> None:
     kept = Kept(remember_ms=5_000)
     kept.insert(b"a")
@@ -334,6 +354,23 @@ def test_no_unique_key_is_an_idempotency_key_and_forged_hashes_break_nothing() -
     record.requests = (RequestRef(b"c" * 16, 4, 1, 1),)
     [result] = kept.timeline.apply(record).results
     assert result.outcomes.tolist() == [Outcome.DIFFERS]
+
+
+def test_an_idempotency_key_with_the_hash_of_another_rows_key_is_of_no_use() -> None:
+    """In one record, too: the key is the other row's, and stays so."""
+    kept = Kept()
+    record = kept._next(RecordKind.INSERT)
+    record.due, record.keyed = np.full(2, DUE, np.uint64), Meta.KEY
+    record.size = record.crc = np.full(2, 3, np.uint32)
+    record.key_high, record.key_low = key_hashes([b"a", b"b"])
+    record.once_high, record.once_low = np.zeros((2, 2), np.uint64)
+    record.once_high[1], record.once_low[1] = record.key_high[0], record.key_low[0]
+    record.once_digest = np.ones(2, np.uint64)
+    record.on_duplicate = OnDuplicate.REFUSE
+    record.requests = (RequestRef(b"c" * 16, 1, 1, 2),)
+    [result] = kept.timeline.apply(record).results
+    assert result.outcomes.tolist() == [Outcome.DONE, Outcome.DIFFERS]
+    assert unpack_name(kept.save()[A]) == (DUE, 1 << 16)
 
 
 def test_keys_of_a_refused_insert_leave_memory_though_the_next_one_has_them_too() -> None:
