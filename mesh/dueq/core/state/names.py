@@ -303,7 +303,7 @@ class Names:
     def _divide(self, fresh: FreshNames) -> None:
         """Hold keys of an INSERT one by one from now on, until it is applied."""
         fresh.touched = True
-        if fresh.refused:
+        if fresh.refused:  # that is over: nobody would unpin them
             self._loose.append(fresh.hashes)
         else:
             self.pin(fresh.hashes)

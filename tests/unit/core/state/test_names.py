@@ -198,38 +198,36 @@ def test_a_sweep_spares_what_was_taken_again_while_it_was_read() -> None:
     assert kept.timeline.wants_sweep() is None
 
 
-def test_a_sweep_spares_what_is_remembered_anew_since_it_was_read() -> None:
+def sweeping(*keys: bytes) -> tuple[Kept, int, Remembered]:
+    """The last of these keys is remembered no more, and a sweep begins: its number, and what the key's row says."""
     kept = Kept(remember_ms=5_000)
-    kept.insert(b"a")
-    kept.end(RecordKind.CANCEL, 2)
-    row = unpack_name(kept.save()[A])
+    kept.insert(*keys)
+    kept.end(RecordKind.CANCEL, 2, row=len(keys) - 1)
+    row = unpack_name(kept.save()[hashes_of(*key_hashes(keys))[-1]])
     assert isinstance(row, Remembered)
     kept.stamp += 10_000
     kept.timeline.apply(kept._next(RecordKind.BARRIER))
     sweep = kept.timeline.wants_sweep()
     assert sweep is not None
+    return kept, sweep[0], row
+
+
+def test_a_sweep_spares_what_is_remembered_anew_since_it_was_read() -> None:
+    kept, number, row = sweeping(b"a")
     wanted = kept.timeline.cold_keys(taking := _insert_of(kept, b"a"))
     assert wanted is not None
     kept.timeline.names_read(wanted, {A: row}, NO_ENTRIES)
     kept.timeline.apply(taking)
     kept.end(RecordKind.CANCEL, taking.sequence)
-    kept.timeline.swept(sweep[0], [(row.until, A)], None)
+    kept.timeline.swept(number, [(row.until, A)], None)
     assert kept.timeline.names_count == 1
     assert kept.insert(b"a")[0] == [Outcome.TAKEN]
 
 
 def test_what_is_remembered_no_more_goes_with_the_next_checkpoint() -> None:
-    kept = Kept(remember_ms=5_000)
-    kept.insert(b"a")
-    kept.end(RecordKind.CANCEL, 2)
-    row = unpack_name(kept.save()[A])
-    assert isinstance(row, Remembered)
-    kept.stamp += 10_000
-    kept.timeline.apply(kept._next(RecordKind.BARRIER))
-    sweep = kept.timeline.wants_sweep()
-    assert sweep is not None
+    kept, number, row = sweeping(b"a")
     assert kept.timeline.wants_sweep() is None
-    kept.timeline.swept(sweep[0], [(row.until, A)], None)
+    kept.timeline.swept(number, [(row.until, A)], None)
     save = kept.timeline.checkpoint()
     assert save is not None
     assert save.names == [(A, None)]
@@ -238,16 +236,8 @@ def test_what_is_remembered_no_more_goes_with_the_next_checkpoint() -> None:
 
 
 def test_a_row_of_the_index_that_is_out_of_date_goes_alone() -> None:
-    kept = Kept(remember_ms=5_000)
-    kept.insert(b"a", b"b")
-    kept.end(RecordKind.CANCEL, 2, row=1)
-    row = unpack_name(kept.save()[B])
-    assert isinstance(row, Remembered)
-    kept.stamp += 10_000
-    kept.timeline.apply(kept._next(RecordKind.BARRIER))
-    sweep = kept.timeline.wants_sweep()
-    assert sweep is not None
-    kept.timeline.swept(sweep[0], [(row.until, B)], None, [(3, A), (4, C)])
+    kept, number, row = sweeping(b"a", b"b")
+    kept.timeline.swept(number, [(row.until, B)], None, [(3, A), (4, C)])
     save = kept.timeline.checkpoint()
     assert save is not None
     assert save.names == [(B, None)]
