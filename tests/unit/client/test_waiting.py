@@ -36,8 +36,8 @@ class Host:
         self.abandoned.append(event)
 
 
-@pytest.mark.parametrize("answered_first", [True, False])
-def test_an_answer_is_not_lost_when_its_task_is_cancelled_at_the_same_instant(answered_first: bool) -> None:
+@pytest.mark.parametrize("answered", ["before", "until the task knows", "after"])
+def test_an_answer_is_not_lost_when_its_task_is_cancelled_at_the_same_instant(answered: str) -> None:
     """It may be of messages that are leased by then: somebody has to give them back."""
 
     async def run() -> list[Answer]:
@@ -45,12 +45,12 @@ def test_an_answer_is_not_lost_when_its_task_is_cancelled_at_the_same_instant(an
         pending = Pending(host, Bridges(), lambda number, at: events.EndBrowse("", 0, 0, ""), 1.0)  # type: ignore[arg-type]
         task = asyncio.create_task(pending.answer(late.append))
         await asyncio.sleep(0)
-        if answered_first:
+        if answered == "before":
             pending._settle(Completed(7, "messages"))
-            task.cancel()
-        else:
-            task.cancel()
+        task.cancel()
+        if answered == "after":
             await asyncio.sleep(0)
+        if answered != "before":
             pending._settle(Completed(7, "messages"))
         with pytest.raises(asyncio.CancelledError):
             await task

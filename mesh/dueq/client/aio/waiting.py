@@ -74,6 +74,7 @@ class Pending:
     ) -> None:
         self._host = host
         self._late: Callable[[Answer], object] | None = None
+        self._came: Answer | None = None
         self._future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         bridge = bridges.here()
         self._call: Final = host.call(
@@ -90,8 +91,8 @@ class Pending:
             return await self._host.answer_in_loop(self._future)
         except asyncio.CancelledError:
             self._late = late
-            if late is not None and self._future.done() and not self._future.cancelled():
-                late(self._future.result())
+            if late is not None and self._came is not None:
+                late(self._came)
             self.abandon()
             raise
 
@@ -105,6 +106,8 @@ class Pending:
         self._host.submit(events.Abandon(self._call))
 
     def _settle(self, answer: Answer) -> None:
+        # If the task has been cancelled, the future has too, and the task gets to know that only in its next turn.
+        self._came = answer
         if not self._future.done():
             self._future.set_result(answer)
         elif self._late is not None:
