@@ -25,7 +25,7 @@ from dueq_codecs.envelope import seal, unseal
 from dueq_codecs.fields import ID_BYTES
 from dueq_codecs.frame_error import FrameError
 from dueq_codecs.layouts import KINDS, LAYOUTS, Kind
-from dueq_codecs.log import decode_record, encode_record, place_of_record
+from dueq_codecs.log import bytes_beside_record, decode_record, encode_record, place_of_record
 from dueq_codecs.messages import (
     BrowseReply,
     ChangeReply,
@@ -43,7 +43,9 @@ from dueq_codecs.peer import build_peer_frame, entry_count
 from dueq_codecs.records import FEATURE_LEVEL, U16, WITH_BYTES, LogEntry, RecordKind
 from dueq_codecs.shape import fault_of_payloads, fault_of_request
 
-__all__ = ["FrameError", "decode", "decode_record", "encode", "encode_record", "place_of_record"]
+__all__ = [
+    "FrameError", "bytes_beside_record", "decode", "decode_record", "encode", "encode_record", "place_of_record",
+]  # fmt: skip
 
 Body = bytes | memoryview
 

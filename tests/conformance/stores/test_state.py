@@ -133,6 +133,26 @@ def test_records_come_back_in_order_with_their_bodies(begun: Store) -> None:
     assert found.epochs == [(0, 0), (1, 1), (4, 3)]
 
 
+def test_it_says_what_the_log_before_the_checkpoint_weighs(begun: Store) -> None:
+    """Without that, logs that grow little in each life of a broker would never be trimmed."""
+    uploaded = insert(2, [b""])
+    uploaded.record.size[0], uploaded.record.upload = 900_000, np.array([7], np.uint64)
+    log = [insert(1, [b"d" * 99_000] * 2), uploaded]
+    log += [LogEntry(Record(RecordKind.BARRIER, UID, n, 1, 500)) for n in range(3, 9)]
+    log += [insert(9, [b"d" * 99_000] * 2)]
+    begun.commit([AppendLog(UID, log)])
+    assert found_in(begun).weights == []
+    begun.commit([SaveCheckpoint(UID, 8, 0)])
+    weights = found_in(begun).weights
+    assert [last for last, _ in weights] == sorted(last for last, _ in weights)
+    assert weights[-1][0] == 8
+    assert 1_098_000 < sum(weight for _, weight in weights) < 1_102_000
+    begun.commit([TrimLog(UID, 3)])
+    [(last, weight)] = found_in(begun).weights
+    assert last == 8
+    assert 6 * 50 < weight < 6 * 500
+
+
 def test_a_record_takes_the_place_of_one_that_was_cut_with_its_own_payload(begun: Store) -> None:
     begun.commit([AppendLog(UID, [insert(1, [b"kept"]), insert(2, [b"old"]), insert(3, [b"old" * 30_000])])])
     begun.commit([TruncateLog(UID, 2), SaveMeta(UID, 2, 1), AppendLog(UID, [insert(2, [b"new"], 2)])])

@@ -12,11 +12,20 @@ import pytest
 
 from dueq_codecs import messages as m
 from dueq_codecs.envelope import seal
-from dueq_codecs.frames import FrameError, decode, decode_record, encode, encode_record, place_of_record
+from dueq_codecs.frames import (
+    FrameError,
+    bytes_beside_record,
+    decode,
+    decode_record,
+    encode,
+    encode_record,
+    place_of_record,
+)
 from dueq_codecs.layouts import LAYOUTS, Kind
 from dueq_codecs.log import RECORD
 from dueq_codecs.pushes import push_rows
-from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
+from dueq_codecs.records import WITH_BYTES, LogEntry, Record, RecordKind, RequestRef
+from dueq_codecs.rules import inline_bytes
 
 SAMPLES = runpy.run_path(str(Path(__file__).resolve().parents[3] / "codecs/vectors/samples.py"))
 u16, u32, u64 = SAMPLES["u16"], SAMPLES["u32"], SAMPLES["u64"]
@@ -234,6 +243,14 @@ def test_where_a_record_stands_is_not_read_of_what_a_newer_build_has_written() -
         assert caught.value.code == m.Code.WRONG_VERSION
     with pytest.raises(FrameError, match="is not a record"):
         place_of_record(seal(Kind.HELLO, RECORD.write(Record(RecordKind.BARRIER, 1, 7, 1, 5))))
+
+
+@pytest.mark.parametrize("name", SAMPLES["records"]())
+def test_how_much_lies_beside_a_record_is_read_without_its_columns(name: str) -> None:
+    record = SAMPLES["records"]()[name]
+    uploaded = int(record.size[record.upload != 0].sum()) if len(record.upload) else 0
+    expected = int(inline_bytes(record).sum()) + uploaded if record.kind in WITH_BYTES else 0
+    assert bytes_beside_record(encode_record(record)) == expected
 
 
 def test_damage_behind_a_peer_frame_still_refuses_all_of_it() -> None:

@@ -518,6 +518,9 @@ class RecoveredPartition:
     summary: bytes
     uploads: list[int]
     """Upload numbers that have chunks on disk."""
+    weights: list[tuple[int, int]] = field(default_factory=list)
+    """(last sequence, bytes) of neighbouring records of the log before the tail, oldest first: what the disk keeps of
+    them, payloads and uploads included."""
     installing: bool = False
     unproven: bool = False
     """It was filled from a snapshot, and has not caught up with a leader since."""

@@ -41,7 +41,7 @@ class DurableLog(ReplicaLog):
         else:
             held_from = recovered.tail[0].record.sequence if recovered.tail else recovered.log_end + 1
             epochs = recovered.epochs[:1] + [pair for pair in recovered.epochs[1:] if pair[1] < held_from]
-            super().__init__(recovered.log_start, held_from - 1, epochs)
+            super().__init__(recovered.log_start, held_from - 1, epochs, recovered.weights)
             for entry in recovered.tail:
                 super().append(entry)
             self.epoch = max(recovered.epoch, self.last_epoch)

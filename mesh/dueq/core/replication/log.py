@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -53,20 +54,33 @@ def resident_bytes(entry: LogEntry) -> int:
 class ReplicaLog:
     """Sequences `start … end` are in the store (or on their way); the last ones are in memory as well.
 
+    Args:
+        start, end: as the store has them.
+        epochs: of these records.
+        weights: of these records: (last sequence, bytes) of neighbours.
+
     Attributes:
         start: first sequence that is held; `end + 1` when there is none.
         end: last sequence.
         cached_bytes: what the entries in memory weigh there.
     """
 
-    def __init__(self, start: int = 1, end: int = 0, epochs: list[tuple[int, int]] | None = None) -> None:
+    def __init__(
+        self,
+        start: int = 1,
+        end: int = 0,
+        epochs: list[tuple[int, int]] | None = None,
+        weights: Iterable[tuple[int, int]] = (),
+    ) -> None:
         self.start = start
         self.end = end
         # (epoch, its first sequence), both growing; the first is the epoch of record start - 1.
         self._epochs = list(epochs) if epochs else [(0, start - 1)]
         self._cache: deque[LogEntry] = deque()
         self.cached_bytes = 0
-        self._weight = LogWeight()  # of what was appended since `start`, as far as it is known
+        self._weight = LogWeight()
+        for last, weight in weights:
+            self._weight.append(last, weight)
 
     @property
     def last_epoch(self) -> int:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 from zlib import crc32
 
 from dueq.core.ports.entry import FULL, NO_ENTRIES, is_known, unpacked
 from dueq.core.ports.persistence import RecoveredPartition
 from dueq.core.ports.tables import TableRow, Tables
+from dueq.limits import LOG_RETAIN_BYTES
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.aside import drop_halves, keep_rows
 from dueq.storage.ordered.engine import Engine, Operation
@@ -25,9 +27,12 @@ from dueq.storage.ordered.reading import read_entry
 from dueq.storage.ordered.rows import pack_row
 from dueq.storage.ordered.space import Space
 from dueq.storage.ordered.wiping import Wiping
-from dueq_codecs.frames import FrameError, place_of_record
+from dueq_codecs.frames import FrameError, bytes_beside_record, place_of_record
 from dueq_codecs.messages import Code
 from dueq_codecs.records import LogEntry
+
+_WEIGHED_BYTES: Final = LOG_RETAIN_BYTES // 128
+"""Neighbouring records are weighed together until they have so many bytes: a log is trimmed only about right."""
 
 
 class _Damaged(Exception):
@@ -136,7 +141,7 @@ class Recovery:
         if checkpoint is not None:
             applied, _, low_water = CHECKPOINT.unpack_from(checkpoint)
             summary = checkpoint[CHECKPOINT.size :]
-        log, tail = self._verify_log(uid, applied)
+        log, weights, tail = self._verify_log(uid, applied)
         if log.end < applied:
             raise _Damaged(
                 f"the log of partition {uid} ends at {log.end}, before the checkpoint at {applied}"
@@ -151,6 +156,7 @@ class Recovery:
             self._tables(uid),
             summary,
             self._orphans(uid, tail),
+            weights=weights,
             unknown=unknown,
         )  # fmt: skip
 
@@ -166,14 +172,16 @@ class Recovery:
         prefix = layout.head(uid, tag)
         return list(self._timeline.scan(prefix, layout.after(prefix)))
 
-    def _verify_log(self, uid: int, applied: int) -> tuple[LogState, list[LogEntry]]:
-        """Check every row; returns the log, and the entries after the checkpoint."""
+    def _verify_log(self, uid: int, applied: int) -> tuple[LogState, list[tuple[int, int]], list[LogEntry]]:
+        """Check every row; returns the log, what records up to the checkpoint weigh, and the entries after it."""
         log = LogState()
         start = self._timeline.get(layout.head(uid, b"T"))
         if start is not None:
             log.start, base_epoch, log.base_link = START.unpack(start)
             log.end, log.link, log.epochs = log.start - 1, log.base_link, [(base_epoch, log.start - 1)]
         tail: list[LogEntry] = []
+        weights: list[tuple[int, int]] = []
+        weight = 0
         prefix = layout.head(uid, b"L")
         for key, row in self._timeline.scan(prefix, layout.after(prefix)):
             sequence = int.from_bytes(key[4:], "big")
@@ -191,7 +199,12 @@ class Recovery:
                 if entry is None:
                     raise _Damaged(f"record {sequence} of partition {uid} has lost its payloads")
                 tail.append(entry)
-        return log, tail
+                continue
+            weight += len(row) + bytes_beside_record(encoded)
+            if weight >= _WEIGHED_BYTES or sequence == applied:
+                weights.append((sequence, weight))
+                weight = 0
+        return log, weights, tail
 
     def _cut_payloads(self, uid: int, end: int) -> None:
         """Payloads are synced before their record: a crash in between leaves some that no record names."""

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dueq.core.ports.effects import Persist
-from dueq.core.ports.persistence import TrimLog
+from dueq.core.ports.entry import NO_ENTRIES
+from dueq.core.ports.persistence import RecoveredPartition, TrimLog
 from dueq.core.replication import durable_log
+from dueq.core.replication.durable_log import DurableLog
 from dueq.core.replication.log import ReplicaLog
 from dueq.core.turn.context import Context
 from dueq.core.turn.settings import CoreSettings
@@ -97,6 +99,18 @@ def test_only_the_oldest_entries_leave_memory_and_none_that_is_still_needed() ->
     log.shrink_cache(keep_from=6, bytes_max=0)
     assert log.get(5) is None
     assert [found.record.sequence for found in log.read(6, 1 << 20)] == [6, 7, 8, 9, 10]
+
+
+def test_a_log_is_trimmed_though_most_of_it_is_of_earlier_lives() -> None:
+    recovered = RecoveredPartition(
+        1, "t", 1, 80, 80, 1, 81, [(0, 0), (1, 1)], [entry(81, 1)], 0, NO_ENTRIES, {}, b"", [],
+        weights=[(20, 4_000_000), (40, 4_000_000), (60, 4_000_000), (80, 2_000_000)],
+    )  # fmt: skip
+    log = DurableLog(Context(CoreSettings("b1", 11, "s", "c", "")), 1, recovered)
+    assert log.trimmable(82, retain_bytes=16 << 20) == 1
+    log.append(LogEntry(Record(RecordKind.BARRIER, 1, 82, 1, 0), bytes(4_000_000)))
+    assert log.trimmable(82, retain_bytes=16 << 20) == 21
+    assert log.trimmable(82, retain_bytes=6_500_000) == 61
 
 
 @st.composite
