@@ -285,6 +285,13 @@ class Hand:
         change.size, change.crc = np.array([len(data)], np.uint32), np.array([crc32(data)], np.uint32)
         return self._ask(broker, change, [data], [], 0)
 
+    def keep(self, broker: str, data: bytes, grace_ms: int) -> Request:
+        """Give a shared body of the first partition a grace of this length, one attempt."""
+        change = self._change(RecordKind.BODY, 0, "")
+        change.shared, change.shared_size = shared_name(data), len(data)
+        change.amount_ms = np.array([grace_ms], np.uint64)
+        return self._ask(broker, change, [], [], 0)
+
     def settle(
         self,
         broker: str,

@@ -236,7 +236,10 @@ class Partition:
         """Return whether a shared body of this name is kept, and its grace lasts until the next record is applied."""
         body = self.timeline.bodies.by_name.get(name)
         records = self.log_end + 1 - self.applied  # each may make the partition older, the next one included
-        return body is not None and body.until_ms > self.timeline.age_ms + records * AGE_STEP_MS
+        if body is None or body.until_ms <= self.timeline.age_ms + records * AGE_STEP_MS:
+            return False
+        entries = map(self.replica.entry, range(self.applied + 1, self.log_end + 1))
+        return not any(entry is None or _sets_grace(entry.record, name) for entry in entries)
 
     def filtered_walk(self, wanted: RowFilter) -> FilteredWalk:
         """Return a way through the waiting messages that match a filter, as the last checkpoint has them."""
@@ -592,3 +595,8 @@ class Partition:
             "feature_level": self.timeline.level,
             "settings_version": self.timeline.settings.version,
         }
+
+
+def _sets_grace(record: Record, name: bytes) -> bool:
+    """Whether a record gives this shared body a grace of a length of its own: it may be none."""
+    return record.kind == RecordKind.BODY and record.shared == name and len(record.amount_ms) > 0

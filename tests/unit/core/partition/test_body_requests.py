@@ -1,4 +1,4 @@
-"""Requests that bring or name a shared body: what is refused, and why."""
+"""Requests that bring or name a shared body: what is refused and why, and what the log gets of them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from dueq import limits
 from dueq.core.partition.body_requests import check_body
 from dueq.core.partition.requests import check_change
 from dueq.core.state.body_table import BodyTable, SharedBody
+from dueq_chaos.scenarios.stage import Stage
+from dueq_chaos.scenarios.taps import appends
 from dueq_codecs.messages import ChangeRequest, Code
 from dueq_codecs.meta import Meta, with_key
-from dueq_codecs.records import RecordKind
+from dueq_codecs.records import Outcome, RecordKind
 from dueq_codecs.rules import crc_joined, shared_name
 from dueq_codecs.topic_settings import TopicSettings
 from tests.unit.core.partition.test_requests import NOW, SETTINGS, insert
@@ -92,3 +94,28 @@ def test_a_damaged_payload_names_its_row() -> None:
 @pytest.mark.parametrize("first", [b"", b"a", b"key and headers"])
 def test_crcs_are_joined(first: bytes) -> None:
     assert crc_joined(crc32(first), crc32(BODY), len(BODY)) == crc32(first + BODY)
+
+
+def test_a_shared_body_is_kept_that_was_put_while_its_end_waited_for_its_commit() -> None:
+    """The leader drops bytes that it has already. It must not, where a record ahead of them lets go of those."""
+    stage = Stage()
+    one, other = stage.hand("one"), stage.hand("other")
+    data = b"x" * 1_000
+    stage.settled(one, one.bring("b1", data))
+    held = stage.hold("b2", appends("b1"))
+    ended = one.keep("b1", data, 0)
+    stage.until(lambda: held.events, "the record that ends its grace, on its way")
+    again = other.bring("b1", data)
+    end = stage.replica("b1").replica.log.end
+    stage.until(lambda: stage.replica("b1").replica.log.end > end, "the record that puts it again")
+    held.forget()
+    stage.until(lambda: ended.final and again.final, "both answers")
+    stage.expect(ended.outcomes == again.outcomes == [Outcome.DONE], f"{ended.outcomes} {again.outcomes}")
+    stage.expect(shared_name(data) in stage.replica("b1").timeline.bodies.by_name, "it is kept")
+
+    stage.step("whoever puts what is kept adds nothing to the log")
+    end = stage.replica("b1").replica.log.end
+    stage.settled(one, one.bring("b1", data))
+    entry = stage.replica("b1").replica.log.get(end + 1)
+    stage.expect(entry is not None and not entry.body, "its bytes are dropped")
+    stage.finish()
