@@ -23,6 +23,10 @@ from dueq_codecs.topic_settings import AS_CREATED, TopicSettings
 
 _AFTERMATH_US = 5_000_000
 """How long after it has become calm something may still be on its way."""
+_FEW_REQUESTS = 4
+"""So few requests under way at once (a limit of some worlds) are soon all that a client may send."""
+_SLOW_DISK_US = 100_000
+"""With commits that take so much longer, a client waits for answers about as long as it leases messages."""
 _MEASURED_ANEW_US = 3_000_000
 """Time after which each broker has measured a clock that was set right, and believes the measurement."""
 
@@ -234,8 +238,13 @@ class SimMesh:
         """Return a value for the present weather of a partition and its leader; None while anything may be held up.
 
         While a follower stands still nothing is committed, and a client sends no more than a few requests ahead.
+        Where those are very few and disks are slow, the next one may wait for its turn as long as a lease lasts.
         The leader takes its own pauses into account.
         """
+        if limits.REQUESTS_IN_FLIGHT_MAX <= _FEW_REQUESTS and any(
+            node.disk.slow_us >= _SLOW_DISK_US for node in self.nodes.values()
+        ):
+            return None
         found = self.coordinator.nodes.get(uid)
         slow = self.network.weather.slow_share + self.network.weather.lost_share > 0
         if self._harmed or slow or self.world.now_us < self._calm_at_us + _AFTERMATH_US or found is None:
