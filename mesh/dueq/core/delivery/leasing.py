@@ -101,7 +101,10 @@ class Leasing:
             self.is_cut |= leased == limits.RECORD_ROWS_MAX and lane.queue.head_ms <= ahead_ms
 
     def _lease_triggered(self, turn: Turn, now: Now, mesh_ms: int) -> None:
-        """Lease triggered messages before all others: no pause and no rate holds them, only their consumers' credit."""
+        """Lease triggered messages before all others: no pause and no rate holds them, only their consumers' credit.
+
+        What a pause holds back may fill the look-ahead for as long as it lasts: they have as much room again.
+        """
         for lane in self._lanes.values():
             if not lane.partition.timeline.triggered:
                 continue
@@ -119,7 +122,7 @@ class Leasing:
                     self.retry_us = now.mono_us + RETRY_US
                 entries = entries[~over]
             if len(entries):
-                self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - self._staged_bytes()
+                self._room_bytes = 2 * limits.LOOK_AHEAD_BYTES_MAX - self._staged_bytes()
                 self._propose(lane, entries[:free], turn, mesh_ms, now, queued=False)
 
     def _look_for_expired(self, lanes: list[Lane], mesh_ms: int, now: Now) -> None:
@@ -177,7 +180,7 @@ class Leasing:
         Returns:
             How many were leased.
         """
-        count = fit_bytes(entries, self._room_bytes, self._room_bytes == limits.LOOK_AHEAD_BYTES_MAX)
+        count = fit_bytes(entries, self._room_bytes, self._room_bytes >= limits.LOOK_AHEAD_BYTES_MAX)
         if count < len(entries):
             _put_back(lane, entries[count:], queued=queued)
             entries = entries[:count]

@@ -112,7 +112,7 @@ class Renewals:
             )
             while len(slots) and self._lanes.get(lane.uid) is lane:
                 some = _still_pushed(lane, slots[:rows], tokens[:rows]) if rows else slots
-                if not rows or (len(some) and not self._renew(lane, some, now)):
+                if not rows or (len(some) and not self._renew(lane, some, now, triggered=triggered)):
                     self._wanted[place] = lane, slots, tokens
                     wait_us = RETRY_US if rows else ALLOWED_US
                     self.next_us = min(self.next_us, now.mono_us + wait_us)
@@ -120,13 +120,14 @@ class Renewals:
                 slots, tokens = slots[rows:], tokens[rows:]
                 rows = ROWS_MAX if triggered else min(lane.allowed(now), ROWS_MAX)
 
-    def _renew(self, lane: Lane, slots: Slots, now: Now) -> bool:
-        """Renew leases of one session; returns whether they are dealt with."""
+    def _renew(self, lane: Lane, slots: Slots, now: Now, *, triggered: bool) -> bool:
+        """Renew leases of one session, of triggered messages or of others; returns whether they are dealt with."""
         leases = lane.leases
         session = self._consumers.by_number.get(int(leases.owner[slots[0]]))
         if session is None or lane.partition.level < LEVEL_OF_KINDS:
             return True  # they end by themselves
-        if sum(each.leases.staged_bytes for each in self._lanes.values()) >= limits.LOOK_AHEAD_BYTES_MAX:
+        room = limits.LOOK_AHEAD_BYTES_MAX * (2 if triggered else 1)  # see `Leasing`
+        if sum(each.leases.staged_bytes for each in self._lanes.values()) >= room:
             return False
         entries = leases.entry.take(slots)
         ends = _last_attempts(entries, lane.partition.settings.max_attempts)

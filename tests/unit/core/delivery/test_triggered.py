@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dueq import limits
 from dueq.core.state.timeline import Timeline
 from dueq_codecs.records import Record, RecordKind
 from dueq_codecs.topic_settings import AS_CREATED, TopicSettings
 from tests.unit.core.delivery.test_pausing import configure, paused
-from tests.unit.core.led import Stage, at, keys_in, kinds
+from tests.unit.core.led import ALICE, Stage, at, keys_in, kinds
 
 FAR_MS = 3_600_000
 
@@ -135,3 +136,25 @@ def test_a_large_one_has_a_claim_before_smaller_ones_that_have_waited_for_longer
         came = [key for push in stage.run(ms) for key in keys_in(push)]
         assert came in ([], [large])
     assert came == [large]
+
+
+def test_lost_pushes_that_a_pause_holds_back_leave_it_room() -> None:
+    stage = Stage()
+    rows, size = 180, 200_000
+    assert rows * size > limits.LOOK_AHEAD_BYTES_MAX
+
+    def attach(ms: float, attach: int) -> None:
+        stage.attach(
+            ms, ALICE, attach=attach, number=attach, credit=rows + 1, credit_bytes=64 << 20, lease_ms=FAR_MS
+        )
+
+    attach(0, 1)
+    stage.insert([10] * rows, size=size)
+    pushed = [key for ms in range(0, 1_000, 5) for push in stage.run(ms) for key in keys_in(push)]
+    assert len(pushed) == rows
+    configure(stage, 1_000, paused())
+    attach(1_001, 2)  # it has none of them: their payloads are brought into memory again, and wait
+    assert stage.run(1_100) == []
+    [key] = stage.insert([FAR_MS], 1_101)
+    trigger(stage, 1_102, [key])
+    assert [keys_in(push) for push in stage.run(1_103)] == [[key]]
