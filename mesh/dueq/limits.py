@@ -305,8 +305,8 @@ APPEND_WINDOW_RECORDS: Final = 512
 BALANCE_CALM_MS: Final = 60_000
 """Time without a change among the brokers after which leaderships begin to go back to the preferred brokers."""
 UNCOMMITTED_BYTES_MAX: Final = 16 << 20
-"""Records of one partition that may wait for their commit, by what they weigh in memory, before inserts get Busy; twice
-as much for all others."""
+"""Records of one partition that may wait until they are applied, by what they weigh in memory, before inserts get Busy;
+twice as much for all others, and at a follower."""
 LOG_CACHE_BYTES: Final = 4 << 20
 """Applied records of one partition that are kept in memory, by what they weigh there."""
 LOG_CACHE_TOTAL_BYTES: Final = 64 << 20

@@ -72,6 +72,9 @@ class Stage:
     def leadership_lost(self, now: Now) -> None:
         self.lost.append("leadership")
 
+    def is_full(self) -> bool:
+        return False
+
     def missing_upload(self, entry: LogEntry, leader: str) -> bool:
         return False
 

@@ -97,7 +97,7 @@ class LedPartition(Protocol):
         """Append a record of the leader's own (columns filled in; sequence, epoch and stamp are set here).
 
         Returns:
-            Its sequence; 0 when it was refused (too much is uncommitted) and nothing happened.
+            Its sequence; 0 when it was refused (too much is not applied yet) and nothing happened.
         """
         ...
 

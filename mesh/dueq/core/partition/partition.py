@@ -276,7 +276,7 @@ class Partition:
         self.replica.send(now)
 
     def propose(self, record: Record, now: Now, body: bytes = b"") -> int:
-        """Append a record of the leader's own making; returns its sequence, 0 when too much is uncommitted already."""
+        """Append a record of the leader's own making; returns its sequence, 0 when too much is not applied yet."""
         return self._proposals.propose(record, now, body)
 
     def confirmed(self, now: Now) -> bool:
@@ -346,7 +346,6 @@ class Partition:
 
     def committed(self, now: Now) -> None:
         """Apply what can be applied."""
-        self._proposals.committed(self.replica.commit)
         self._applying.pump(now)
 
     def leadership_lost(self, now: Now) -> None:
@@ -366,6 +365,11 @@ class Partition:
         if not len(entry.record.upload):
             return False
         return self.uploads.missing(entry, leader, self.ctx.turn)
+
+    def is_full(self) -> bool:
+        """Whether committed records that wait for the disk to be applied fill the memory that there is for them."""
+        waits = self.applied < self.replica.commit and not self.broken
+        return waits and self.replica.cached_bytes > self.log_cache_bytes + 2 * limits.UNCOMMITTED_BYTES_MAX
 
     def level_of_all(self) -> int:
         """Return the feature level that every assigned replica has announced; 0: nothing is known of one."""

@@ -139,9 +139,9 @@ class Proposals:
         self._queue: deque[_Queued] = deque()
         self._awaited = AwaitedRequests()
         self._waiting: dict[int, list[Awaited]] = {}
-        # (sequence, bytes in memory) of the uncommitted records, and the sum.
+        # (sequence, bytes in memory) of the records that are not applied, and the sum.
         self._weights: deque[tuple[int, int]] = deque()
-        self._uncommitted_bytes = 0
+        self._unapplied_bytes = 0
         self._under_way = UnderWay()
         self._looking = 0  # requests whose names are looked up
 
@@ -242,9 +242,9 @@ class Proposals:
         if (full := self._partition.fullness(request, self._under_way)) is not None:
             return full
         bound = limits.UNCOMMITTED_BYTES_MAX if insert else 2 * limits.UNCOMMITTED_BYTES_MAX
-        if self._uncommitted_bytes > bound or len(self._queue) > limits.RECORD_ROWS_MAX:
+        if self._unapplied_bytes > bound or len(self._queue) > limits.RECORD_ROWS_MAX:
             return Refusal(
-                Code.BUSY, f"partition {self._uid} has {self._uncommitted_bytes} bytes to commit", 50
+                Code.BUSY, f"partition {self._uid} has {self._unapplied_bytes} bytes to commit and apply", 50
             )
         return None
 
@@ -265,8 +265,8 @@ class Proposals:
         self._append_queue(now)
 
     def propose(self, record: Record, now: Now, body: bytes = b"") -> int:
-        """Append a record of the leader's own making; returns its sequence, 0 when too much is uncommitted already."""
-        if not self._replica.serving or self._uncommitted_bytes > 2 * limits.UNCOMMITTED_BYTES_MAX:
+        """Append a record of the leader's own making; returns its sequence, 0 when too much is not applied yet."""
+        if not self._replica.serving or self._unapplied_bytes > 2 * limits.UNCOMMITTED_BYTES_MAX:
             return 0
         self._ctx.touch(self._partition)
         self._ctx.gathering.end(self._uid)
@@ -395,18 +395,15 @@ class Proposals:
         record.version = max(record.version, self._partition.level)
         weight = resident_bytes(self._replica.append(record, body, now))
         self._weights.append((record.sequence, weight))
-        self._uncommitted_bytes += weight
+        self._unapplied_bytes += weight
         return record.sequence
 
     # -------------------------------------------------------------- answers
 
-    def committed(self, commit: int) -> None:
-        """Records up to here wait no more for their commit."""
-        while self._weights and self._weights[0][0] <= commit:
-            self._uncommitted_bytes -= self._weights.popleft()[1]
-
     def applied(self, record: Record, applied: Applied) -> None:
         """Answer those whose requests a record holds."""
+        while self._weights and self._weights[0][0] <= record.sequence:
+            self._unapplied_bytes -= self._weights.popleft()[1]
         waiting = self._waiting.pop(record.sequence, None)
         if waiting is None:
             return
@@ -430,7 +427,7 @@ class Proposals:
             self._reply_code(item.awaited, Code.NOT_LEADER, "the leader has changed")
         self._ctx.gathering.leave(self._uid)
         self._weights.clear()
-        self._uncommitted_bytes = 0
+        self._unapplied_bytes = 0
         self._under_way = UnderWay()
         self._windows.clear()
 

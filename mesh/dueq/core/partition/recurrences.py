@@ -270,7 +270,7 @@ class Recurrences:
         if sequence:
             self._fired[sequence] = tuple(recurrence.name for recurrence, *_ in rows)
             return
-        for recurrence, *_ in rows:  # too much is uncommitted: try again soon
+        for recurrence, *_ in rows:  # too much is not applied yet: try again soon
             del self._under_way[recurrence.name]
             self._looks.set(recurrence.number, now_ms)
 

@@ -50,6 +50,10 @@ class LogOwner(Protocol):
         """These uncommitted entries were cut from the log."""
         ...
 
+    def is_full(self) -> bool:
+        """Whether so much waits to be applied that no more can be taken."""
+        ...
+
     def missing_upload(self, entry: LogEntry, leader: str) -> bool:
         """Whether the entry names an upload of which chunks are missing here (and asks the leader for them)."""
         ...
@@ -145,8 +149,8 @@ class Following:
                     end = record.sequence
                     continue
                 self._truncate(record.sequence)
-            if self._owner.missing_upload(entry, self._replica.leader):
-                break
+            if self._owner.is_full() or self._owner.missing_upload(entry, self._replica.leader):
+                break  # the leader sends it again
             log.append(entry)
             fresh.append(entry)
             end = record.sequence

@@ -190,6 +190,11 @@ class Replica:
         """Return a record of the log that is still in memory."""
         return self.log.get(sequence)
 
+    @property
+    def cached_bytes(self) -> int:
+        """What the records in memory weigh there."""
+        return self.log.cached_bytes
+
     def can_go_on_from(self, sequence: int, epoch: int) -> bool:
         """Whether it holds this record, so that a leader whose log begins after it needs to send no snapshot."""
         if self.installing or sequence > self.log.end:
