@@ -111,7 +111,6 @@ REGRESSIONS = {
     98021075: "who loaded jobs into a full table was not given the time to be refused (the simulator's own fault)",
     98020753: "a consumer that worked between two looks was taken for idle (the simulator's own fault)",
     98020316: "a tick that had been skipped was expected again by a clock set back (the simulator's own fault)",
-    98162646: "nobody led a new partition whose only replica got another disk while it was made",
     98162152: "acks that waited for their turn behind slow disks were taken for late (the simulator's own fault)",
     94000334: "goodbyes of many pulls were taken for memory without a bound (the simulator's own fault)",
 }
