@@ -40,6 +40,11 @@ class Checkpoints:
         # Jobs that were open at the last one.
         self._hidden = timeline.hidden_jobs()
 
+    @property
+    def saved(self) -> int:
+        """The last record that the checkpoint on the disk contains."""
+        return self._saved
+
     def void(self) -> None:
         """Checkpoints under way count no more: the replica is wiped, or its topic was deleted."""
         self._life += 1

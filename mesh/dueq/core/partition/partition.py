@@ -31,6 +31,7 @@ from dueq.core.partition.fullness import UnderWay, fullness, fullness_of_names
 from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.levels import Levels
 from dueq.core.partition.lookups import Lookups, Then, ThenNames, message_document
+from dueq.core.partition.lost_chunks import LostChunks
 from dueq.core.partition.passes import Passes
 from dueq.core.partition.payloads import cached_payloads
 from dueq.core.partition.proposals import Proposals
@@ -124,6 +125,7 @@ class Partition:
         self._filling = Filling(ctx, self.replica, topic.name, self._wiped, self._filled)
         self._proposals = Proposals(ctx, topic, self.replica, self.uploads, dispatcher, self)
         self.checkpoints = Checkpoints(ctx, self, self.timeline, now)
+        self._lost_chunks = LostChunks(ctx, self.replica, self._snapshots, self.checkpoints)
         self._lookups = Lookups()
         self._reading = ColdReading(ctx, self.timeline, self._was_read, self._became_hot)
         self._applying = Applying(ctx, self.replica, self._reading, self)
@@ -493,7 +495,7 @@ class Partition:
     def upload_wanted(self, peer: Peer, message: UploadWanted) -> None:
         """A follower lacks an upload."""
         if self.replica.is_leader:
-            self.uploads.wanted(peer, message.upload)
+            self.uploads.wanted(peer, message.upload, self._lost_chunks.met)
 
     def upload_acked(self, peer: Peer, ack: UploadAck) -> None:
         """A follower has a chunk."""

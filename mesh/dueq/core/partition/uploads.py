@@ -9,6 +9,7 @@ record of the log names is never dropped, and the store refuses to drop one that
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -255,8 +256,14 @@ class Uploads:
             self._ctx.attend(self._replica.uid)
         self._led.clear()
 
-    def wanted(self, peer: Peer, number: int) -> None:
-        """A follower lacks an upload that a record names: read it for it, chunk by chunk, once at a time."""
+    def wanted(self, peer: Peer, number: int, missed: Callable[[Peer, int, int], None]) -> None:
+        """A follower lacks an upload that a record names: read it for it, chunk by chunk, once at a time.
+
+        Args:
+            peer: the follower.
+            number: of the upload.
+            missed: told (follower, upload, chunk) where the disk gives no such chunk; there may never have been one.
+        """
         replica, stream = self._replica, (peer.broker_id, number)
         if stream in self._streams:
             return
@@ -274,6 +281,8 @@ class Uploads:
                     next_chunk(answer.chunk + 1)
                     return
             self._streams.discard(stream)
+            if answer.data is None and not gone:
+                missed(peer, number, answer.chunk)
 
         next_chunk(0)
 

@@ -402,6 +402,8 @@ class ReadSnapshot:
     snapshot: int
     part: int
     bytes_max: int
+    without_lost: bool = False
+    """A new one: a chunk that cannot be read is left out like one that is missing; otherwise it is damage."""
 
 
 @dataclass(slots=True)

@@ -131,6 +131,8 @@ class SnapshotService:
         self._readers: dict[str, tuple[int, int]] = {}
         # (follower, epoch, snapshot, part) of those that are just being read, or wait for that.
         self._reading: set[tuple[str, int, int, int]] = set()
+        # Followers that were offered one because a chunk cannot be read: it must not fail for the same reason.
+        self._without_lost: set[str] = set()
 
     def offer(self, peer: Peer) -> None:
         """Tell a follower that it must be filled from a snapshot (snapshot 0: an offer).
@@ -138,9 +140,22 @@ class SnapshotService:
         `applied` names the record before the log's first: a follower that holds it can go on from the log, and
         ignores the offer as an old one.
         """
+        self._offer(peer, self._replica.log.start - 1)
+
+    def offer_without_lost(self, peer: Peer, saved: int) -> None:
+        """Offer one to a follower that the log reaches, but for chunks that this disk has lost.
+
+        Args:
+            peer: the follower.
+            saved: the last record in the checkpoint, which is what a snapshot has at least. So it is committed, and
+                a follower that holds it ignores the offer: all that are counted on do.
+        """
+        self._without_lost.add(peer.broker_id)
+        self._offer(peer, max(saved, self._replica.log.start - 1))
+
+    def _offer(self, peer: Peer, held: int) -> None:
         replica = self._replica
-        before = replica.log.start - 1
-        offer = SnapshotRead(0, replica.uid, 0, 0, before, replica.log.epoch_at(before) or 0, b"", False)
+        offer = SnapshotRead(0, replica.uid, 0, 0, held, replica.log.epoch_at(held) or 0, b"", False)
         self._send(peer.broker_id, replica.epoch, offer)
 
     def requested(self, peer: Peer, request: SnapshotRequest, now: Now) -> None:
@@ -165,6 +180,7 @@ class SnapshotService:
             self._readers[peer.broker_id] = (answer.applied, then.mono_us)
             self._send(peer.broker_id, request.epoch, answer)
             if answer.last:
+                self._without_lost.discard(peer.broker_id)
                 replica.installed_to(peer.broker_id, answer.applied)
 
         def begin() -> bool:
@@ -173,7 +189,12 @@ class SnapshotService:
                 return False
             self._ctx.read(
                 lambda token: ReadSnapshot(
-                    token, replica.uid, request.snapshot, request.part, limits.SNAPSHOT_CHUNK_BYTES
+                    token,
+                    replica.uid,
+                    request.snapshot,
+                    request.part,
+                    limits.SNAPSHOT_CHUNK_BYTES,
+                    peer.broker_id in self._without_lost,
                 ),
                 read,
             )

@@ -8,22 +8,23 @@ gets it from the leader. Positions are raw keys, so no state is converted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from dueq.core.ports.persistence import CloseSnapshot, ReadSnapshot, SnapshotRead, StoreRead
 from dueq.errors import StoreDamaged
 from dueq.limits import SNAPSHOT_IDLE_MS
 from dueq.storage.ordered import layout
-from dueq.storage.ordered.engine import Engine, Operation, Snapshot
+from dueq.storage.ordered.engine import Engine, EngineDamaged, Operation, Snapshot
 from dueq.storage.ordered.rows import pack_row, read_rows
 
 
 class _Open:
     """One snapshot that is being read."""
 
-    def __init__(self, uid: int, timeline: Snapshot, payload: Snapshot) -> None:
+    def __init__(self, uid: int, timeline: Snapshot, payload: Snapshot, without_lost: bool) -> None:
         self.uid, self._timeline, self._payload = uid, timeline, payload
+        self._passed_over = (EngineDamaged,) if without_lost else ()
         checkpoint = timeline.get(layout.head(uid, b"C"))
         self.applied, self.applied_epoch = (
             layout.CHECKPOINT.unpack_from(checkpoint)[:2] if checkpoint else (0, 0)
@@ -47,8 +48,9 @@ class _Open:
         named = layout.head(self.uid, b"v")
         for key in self._timeline.keys(named, layout.after(named)):
             prefix = layout.chunk_key(self.uid, int.from_bytes(key[4:], "big"), 0)[:-2]
-            for chunk, value in self._payload.scan(prefix, layout.after(prefix)):
-                yield 1, chunk, value
+            with suppress(*self._passed_over):
+                for chunk, value in self._payload.scan(prefix, layout.after(prefix)):
+                    yield 1, chunk, value
 
     def advance(self, bytes_max: int) -> None:
         """Read the next part."""
@@ -92,7 +94,7 @@ class Snapshots:
             self._close(request.snapshot)
             return None
         assert isinstance(request, ReadSnapshot)
-        number = request.snapshot or self._begin(request.uid)
+        number = request.snapshot or self._begin(request.uid, request.without_lost)
         found = self._open.get(number)
         if found is not None and request.part == found.part + 1 and not found.last:
             found.advance(request.bytes_max)
@@ -112,10 +114,12 @@ class Snapshots:
             found.last,
         )
 
-    def _begin(self, uid: int) -> int:
+    def _begin(self, uid: int, without_lost: bool) -> int:
         self._number += 1
         with self._lock:
-            self._open[self._number] = _Open(uid, self._timeline.snapshot(), self._payload.snapshot())
+            self._open[self._number] = _Open(
+                uid, self._timeline.snapshot(), self._payload.snapshot(), without_lost
+            )
         self._open[self._number].used_us = self._now_us
         return self._number
 

@@ -214,13 +214,13 @@ def test_a_chunk_that_is_asked_for_again_and_again_is_remembered_a_few_times() -
 # ---------------------------------------------------------------- who is asked for what
 
 
-def behind(monkeypatch: pytest.MonkeyPatch, chunks: int) -> Stage:
+def behind(monkeypatch: pytest.MonkeyPatch, chunks: int, size: int = 0) -> Stage:
     """A mesh in which b3 lacks an upload of so many (tiny) chunks, and the record that names it."""
     monkeypatch.setattr(limits, "CHUNK_BYTES", 256)
     stage = Stage()
     stage.isolate("b3")
     stage.until(lambda: stage.isr() == ["b1", "b2"], "an ISR of two")
-    uploader = Uploader(stage, b"z" * (256 * chunks - 1))
+    uploader = Uploader(stage, b"z" * (size or 256 * chunks - 1))
     for index in range(chunks):
         uploader.put(index)
     uploader.name_it()
@@ -268,6 +268,19 @@ def test_a_follower_asks_again_for_what_was_lost(monkeypatch: pytest.MonkeyPatch
     stage.until(lambda: lost.events, "the chunk")
     lost.forget()
     stage.until(lambda: level(stage), "the record at b3")
+    stage.finish()
+
+
+def test_an_upload_whose_last_chunk_is_full_is_not_taken_for_a_lost_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The leader reads on behind it, as it does not know how many chunks there are."""
+    stage = behind(monkeypatch, chunks=2, size=512)
+    stage.network.heal()
+    stage.until(lambda: level(stage), "the record at b3")
+    stage.run_ms(5_000)
+    assert stage.leader == "b1"
+    assert not stage.told("b1", "payload.unreadable")
     stage.finish()
 
 

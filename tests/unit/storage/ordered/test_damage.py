@@ -7,10 +7,19 @@ from pathlib import Path
 import pytest
 from tests.unit.storage.ordered.disk import UID, insert
 
-from dueq.core.ports.persistence import AppendLog, CreatePartition, ReadSnapshot, SaveCheckpoint
+from dueq import limits
+from dueq.core.ports.persistence import (
+    AppendLog,
+    CreatePartition,
+    PutChunk,
+    ReadSnapshot,
+    SaveCheckpoint,
+    SnapshotRead,
+)
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import EngineDamaged
 from dueq.storage.ordered.leveldb import LevelDbEngine
+from dueq.storage.ordered.snapshots import unpack_rows
 from dueq.storage.ordered.store import OrderedStore
 from dueq.storage.port import StoreFailed
 
@@ -118,3 +127,28 @@ def test_damage_to_a_payload_that_a_snapshot_meets_is_found_at_the_next_opening(
         store.read(ReadSnapshot(1, UID, 0, 0, 10 << 20))
     store.close()
     assert_begins_anew(tmp_path)
+
+
+def test_a_snapshot_may_leave_out_an_upload_of_which_a_chunk_is_damaged(tmp_path: Path) -> None:
+    """For a follower that waits for the chunk in vain: its leader's disk is not to be given up for one payload."""
+    store = OrderedStore.open(tmp_path, "b1", "one")
+    log = [insert(1, [b"short"]), insert(2, [b""])]
+    store.commit([CreatePartition(UID, "t"), AppendLog(UID, log), SaveCheckpoint(UID, 2, 0)])
+    chunks = [(5, 0), (5, 1), (5, 2), (5, 3), (6, 0)]
+    store.commit([PutChunk(UID, *chunk, bytes(limits.CHUNK_BYTES)) for chunk in chunks])
+    store.close()
+    timeline = LevelDbEngine(tmp_path / "timeline", write_buffer_bytes=4 << 20)
+    timeline.write([(layout.named_key(UID, upload), b"") for upload in (5, 6)], sync=True)
+    timeline.close()
+    OrderedStore.open(tmp_path, "b1", "one").close()  # moves LevelDB's logs into tables
+    flip(tmp_path / "payload")
+    store = OrderedStore.open(tmp_path, "b1", "one")
+    with pytest.raises(StoreFailed, match="checksum"):
+        store.read(ReadSnapshot(1, UID, 0, 0, 10 << 20))
+    part = store.read(ReadSnapshot(1, UID, 0, 0, 10 << 20, without_lost=True))
+    assert isinstance(part, SnapshotRead)
+    assert part.last
+    _, payload = unpack_rows(UID, part.data)
+    found = [key for key, _ in payload if key[3:4] == b"u"]
+    assert found == [layout.chunk_key(UID, *chunk) for chunk in ((5, 0), (5, 1), (6, 0))]
+    store.close()
