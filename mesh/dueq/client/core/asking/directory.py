@@ -252,7 +252,7 @@ class Directory:
             request.again(0)
             return
         text = f"there is no topic {name!r}"
-        if name in self._doubts:
+        if name in self._doubts and name in self._since:
             text += f" with the partition {self._since[name]} that it was created with, only an older one"
         self._fail(name, fetch, TopicNotFound(text))
 

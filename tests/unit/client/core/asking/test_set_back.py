@@ -7,10 +7,17 @@ from collections.abc import Sequence
 import pytest
 
 from dueq.client.core.asking.directory import SET_BACK_US
-from dueq.client.core.ports.effects import Completed, Effect, Failed, Log, Send
+from dueq.client.core.ports.effects import Completed, ConsumerFailed, Effect, Failed, Log, Send
 from dueq.client.core.ports.events import CreateTopic, FrameReceived
 from dueq.errors import TopicNotFound
-from dueq_codecs.messages import ChangeRequest, Code, CreateTopicRequest, MetadataRequest, Reply
+from dueq_codecs.messages import (
+    ChangeRequest,
+    Code,
+    CreateTopicRequest,
+    MetadataReply,
+    MetadataRequest,
+    Reply,
+)
 from tests.unit.client.stage import TOPIC, Stage, attached, endpoint, of, sent
 
 SET_BACK_MS = SET_BACK_US / 1000
@@ -109,3 +116,22 @@ def test_a_client_that_created_the_topic_is_told_and_takes_the_older_one_in_the_
         mesh.answer(mesh.insert(call, b"x", timeout_ms=500))
         mesh.pass_ms(1_000)
     assert mesh.uids() == [1, 2]
+
+
+def deny(mesh: Mesh, effects: Sequence[Effect]) -> None:
+    """Every broker says that there is no topic."""
+    for effect in effects:
+        if isinstance(effect, Send) and isinstance(effect.message, MetadataRequest):
+            reply = MetadataReply(effect.message.request_id, Code.TOPIC_NOT_FOUND, "there is no such topic")
+            deny(mesh, mesh.step(FrameReceived(effect.link, reply)))
+
+
+def test_a_topic_that_is_gone_after_a_broker_named_only_older_partitions(mesh: Mesh) -> None:
+    """This client has not created it, so it cannot say with which partition it began."""
+    mesh.answer(mesh.run_until(mesh.ms + 10))
+    mesh.leaders = mesh.older = {7: "a"}
+    mesh.pass_ms(2_500)  # these brokers have not heard of the other one
+    assert mesh.uids() == [7, 8]
+    deny(mesh, mesh.run_until(mesh.ms + 2_500))
+    [failed] = of(mesh.effects, ConsumerFailed)
+    assert isinstance(failed.error, TopicNotFound)
