@@ -27,6 +27,9 @@ OLD_US: Final = 30_000_000
 SET_BACK_US: Final = 30_000_000
 """Brokers that name only older partitions for this long do not lag: there are no others."""
 
+MADE_MAX: Final = 256
+"""Of so many topics that were created last it is known which partitions are too old for them."""
+
 _SWEEP_FROM: Final = 16
 """With fewer waiters than this, those that are not wanted any more are not cleared."""
 
@@ -133,7 +136,7 @@ class Directory:
         self._on_change, self._on_gone = on_change, on_gone
         self._topics: dict[str, Topic] = {}
         self._fetches: dict[str, _Fetch] = {}
-        self._hints: dict[int, str] = {}
+        self._hints: dict[str, dict[int, str]] = {}
         self._doubts: dict[str, _Doubt] = {}
         self._since: dict[str, int] = {}
         """Least uid of a topic that we created; partitions with smaller uids belong to a deleted topic of
@@ -151,7 +154,7 @@ class Directory:
         """The broker to ask about a partition: the hint of a broker that knew better, else the last
         answer.
         """
-        hint = self._hints.get(uid)
+        hint = self._hints[name].get(uid) if name in self._hints else None
         if hint is not None:
             return hint
         topic = self._topics.get(name)
@@ -162,12 +165,20 @@ class Directory:
         topic = self._topics.get(name)
         return topic.epoch(uid) if topic is not None else 0
 
-    def hint(self, uid: int, leader: str) -> None:
+    def hint(self, name: str, uid: int, leader: str) -> None:
         """A broker has named the leader, or shown that it leads; holds until the next answer about the topic."""
         if leader:
-            self._hints[uid] = leader
-        else:
-            self._hints.pop(uid, None)
+            self._hints.setdefault(name, {})[uid] = leader
+        elif name in self._hints:
+            self._hints[name].pop(uid, None)
+
+    def knows(self, name: str) -> bool:
+        """Whether the topic is known, and not known to be gone."""
+        return name in self._topics
+
+    def uids(self) -> set[int]:
+        """Return the partitions of all topics that are known."""
+        return {uid for topic in self._topics.values() for uid in topic.partitions}
 
     def ensure(self, name: str, then: Waiter, wanted: Callable[[], bool]) -> None:
         """Call `then` with the topic, at once when it is known, or with the error, if it is still `wanted`."""
@@ -263,8 +274,7 @@ class Directory:
             topic = self._topics[name] = Topic(info, self._context.mono_us)
         else:
             topic.update(info, self._context.mono_us)
-        for uid in topic.uids:
-            self._hints.pop(uid, None)
+        self._hints.pop(name, None)
         self._on_change(topic)
         for then, _ in fetch.waiters:
             then(topic)
@@ -273,6 +283,7 @@ class Directory:
         del self._fetches[name]
         if isinstance(error, TopicNotFound):
             self._topics.pop(name, None)
+            self._hints.pop(name, None)
             self._on_gone(name, error)
         for then, _ in fetch.waiters:
             then(error)
@@ -303,7 +314,12 @@ class Directory:
         """A topic was created with these partitions (empty: not known)."""
         self.forget(name)
         if uids:
+            self._since.pop(name, None)
             self._since[name] = min(uids)
+            if len(self._since) > MADE_MAX:
+                oldest = next(iter(self._since))
+                del self._since[oldest]
+                self._doubts.pop(oldest, None)
 
     def is_past(self, info: TopicInfo) -> bool:
         """Whether a broker means a topic that was deleted before the present one of that name was created."""
@@ -313,4 +329,5 @@ class Directory:
     def forget(self, name: str) -> None:
         """The topic was deleted or created again: ask before the next use."""
         self._topics.pop(name, None)
+        self._hints.pop(name, None)
         self._doubts.pop(name, None)

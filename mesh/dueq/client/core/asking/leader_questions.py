@@ -200,7 +200,7 @@ class LeaderQuestions(Generic[Asked]):
             # snapshot.
             assert question.request is not None
             hint = message.leader if not isinstance(message, Reply) else ""
-            self._directory.hint(question.request.uid, hint)
+            self._directory.hint(event.topic, question.request.uid, hint)
             self._directory.refresh(event.topic)
         elif code is Code.TOPIC_NOT_FOUND:
             self._directory.refresh(event.topic, lambda topic: self._verified(question, topic))

@@ -46,6 +46,9 @@ class Bringing:
         submit: takes a part on its way.
         ready: the body is there: send the request again.
         failed: it cannot be brought.
+
+    Attributes:
+        client_id: that of bodies.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class Bringing:
         ready: Callable[[Change], None],
         failed: Callable[[Change, DueqError], None],
     ) -> None:
-        self._client_id = sha256(client_id + b"bodies").digest()[: len(client_id)]
+        self.client_id = sha256(client_id + b"bodies").digest()[: len(client_id)]
         self._submit, self._ready, self._failed = submit, ready, failed
         self._waiting: dict[tuple[int, bytes], dict[Change, None]] = {}
 
@@ -71,9 +74,7 @@ class Bringing:
             return True
         self._waiting[name] = {change: None}
         request = change.request
-        part = body_part(
-            request.topic, name[0], self._client_id, body, lambda part: self._brought(name, part)
-        )
+        part = body_part(request.topic, name[0], self.client_id, body, lambda part: self._brought(name, part))
         self._submit(part)
         return True
 

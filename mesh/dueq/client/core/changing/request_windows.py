@@ -1,8 +1,8 @@
 """Changing requests in flight: numbered, gathered, routed, repeated.
 
-A *window* holds the requests of one client id to one partition. They count from 1, and the partition's leader knows a
-repeated one by its number. A request keeps number, digest and rows through all attempts, so that it takes effect once,
-however often it is sent.
+A *window* holds the requests of one client id to one partition. They count from 1 (or from where `_forget_windows`
+has left off), and the partition's leader knows a repeated one by its number. A request keeps number, digest and rows
+through all attempts, so that it takes effect once, however often it is sent.
 At most REQUESTS_IN_FLIGHT_MAX numbers lie between the oldest open request and the newest: no retry within a
 call can fall out of the brokers' window.
 
@@ -38,6 +38,8 @@ REPEAT_US: Final = limits.DEDUP_MS * 1000 - 60_000_000
 """How long after its first attempt a request may be repeated; brokers forget it a while later."""
 BACK_OFF_US_MIN: Final = 20_000
 BACK_OFF_US_MAX: Final = 500_000
+FEW: Final = 64
+"""So few windows, or topics, are not worth a look at which have gone."""
 
 
 class RequestWindows:
@@ -46,8 +48,12 @@ class RequestWindows:
     def __init__(self, context: Context, links: Links, directory: Directory, uploads: Uploads) -> None:
         self._context, self._links, self._directory, self._uploads = context, links, directory, uploads
         self._bringing = Bringing(context.client_id, self.submit, self._brought, self._not_brought)
+        self._own_ids = frozenset((context.client_id, context.settling_id, self._bringing.client_id))
         self._windows: dict[tuple[bytes, int], RequestWindow] = {}
+        self._first_sequence = 1
+        """Of new windows of our own client ids: no forgotten one has used it."""
         self._batchers: dict[str, StickyBatcher] = {}
+        self._windows_look_at = self._batchers_look_at = FEW
         self._asked: dict[int, Change] = {}
         self._parked: dict[Change, None] = {}
         self._full: dict[RequestWindow, None] = {}
@@ -74,6 +80,8 @@ class RequestWindows:
         """Return the state that this client's inserts into a topic share."""
         batcher = self._batchers.get(topic)
         if batcher is None:
+            if len(self._batchers) >= self._batchers_look_at:
+                self._forget_batchers()
             batcher = self._batchers[topic] = StickyBatcher(self._context.client_id)
         return batcher
 
@@ -191,8 +199,32 @@ class RequestWindows:
     def _window(self, client_id: bytes, uid: int) -> RequestWindow:
         window = self._windows.get((client_id, uid))
         if window is None:
+            if len(self._windows) >= self._windows_look_at:
+                self._forget_windows()
             window = self._windows[client_id, uid] = RequestWindow(uid)
+            if client_id in self._own_ids:
+                window.next_sequence = self._first_sequence
         return window
+
+    def _forget_windows(self) -> None:
+        """Let go of windows of topics that are no more, unless something is under way in them.
+
+        Should a partition come back, as brokers that were behind had not heard of it, no number is used twice. What
+        `NumberedProducer` sends has numbers from 1 on whatever was forgotten, so its windows stay.
+        """
+        known = self._directory.uids()
+        for (client_id, uid), window in list(self._windows.items()):
+            if client_id in self._own_ids and uid not in known and not window.open and not window.waiting:
+                self._first_sequence = max(self._first_sequence, window.next_sequence)
+                del self._windows[client_id, uid]
+        self._windows_look_at = max(2 * len(self._windows), FEW)
+
+    def _forget_batchers(self) -> None:
+        """The same for what is known of inserts into a topic."""
+        for topic, batcher in list(self._batchers.items()):
+            if not self._directory.knows(topic) and not batcher.open and not batcher.waiting:
+                del self._batchers[topic]
+        self._batchers_look_at = max(2 * len(self._batchers), FEW)
 
     def _pump(self, window: RequestWindow) -> None:
         while window.may_send(self._context.mono_us):
@@ -231,6 +263,9 @@ class RequestWindows:
         """Give the next partition the waiting rows, or set a timer for when they have waited long enough."""
         if not batcher.waiting:
             return
+        if not batcher.uids:
+            self._look_up(batcher)
+            return
         now_us = self._context.mono_us
         until_us = batcher.waits_until_us()
         if until_us > now_us:
@@ -246,6 +281,20 @@ class RequestWindows:
             part.uid = window.uid
             window.push(part, self._context.mono_us)
         self._pump(window)
+
+    def _look_up(self, batcher: StickyBatcher) -> None:
+        """Inserts are repeated into a topic that was forgotten since: ask for its partitions."""
+
+        def found(topic: Topic | DueqError) -> None:
+            if isinstance(topic, Topic):
+                batcher.uids = topic.uids
+                self._gather(batcher)
+                return
+            for part in batcher.take():
+                part.fail(topic)
+
+        name = next(iter(batcher.waiting)).topic
+        self._directory.ensure(name, found, lambda: bool(batcher.waiting))
 
     def _free_window(self, batcher: StickyBatcher) -> RequestWindow:
         """The next partition's window, unless it has unanswered requests."""
@@ -381,7 +430,7 @@ class RequestWindows:
         if code is Code.NOT_LEADER:
             hint = reply.leader if isinstance(reply, ChangeReply) else ""
             news = hint not in ("", change.to)
-            self._directory.hint(request.uid, hint if news else "")
+            self._directory.hint(request.topic, request.uid, hint if news else "")
             if news and change.attempts <= 2:
                 self._send(change)
                 return

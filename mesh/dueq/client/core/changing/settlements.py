@@ -24,7 +24,7 @@ PARTS_MAX: Final = 1_024
 LISTED_MAX: Final = 4_096
 """Leases that a question lists: each question costs as much."""
 FEW: Final = 64
-"""So few of them are not worth a look at which have been answered."""
+"""So few of them, or of topics, are not worth a look at which have been answered."""
 KEPT_US: Final = limits.DEDUP_MS * 1000
 _GIVE_BACK: Final = frozenset((RecordKind.RELEASE, RecordKind.NACK))
 """What these settle goes to others; an ACK that comes late ends what has been done."""
@@ -67,14 +67,27 @@ class Settlements:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._topics: dict[str, _OfTopic] = {}
+        self._look_at = FEW
 
     def add(self, part: Part) -> None:
         """A request is about to be sent."""
-        topic = self._topics.setdefault(part.topic, _OfTopic())
+        topic = self._topics.get(part.topic)
+        if topic is None:
+            if len(self._topics) >= self._look_at:
+                self._forget_topics()
+            topic = self._topics[part.topic] = _OfTopic()
         if len(topic.parts) >= topic.look_at:
             topic.forget(self._context.mono_us)
         topic.parts.pop(part, None)  # it may have been sent before
         topic.parts[part] = self._context.mono_us
+
+    def _forget_topics(self) -> None:
+        """Forget those where nothing is to be settled any more: many may have been deleted."""
+        for name, topic in list(self._topics.items()):
+            topic.forget(self._context.mono_us)
+            if not topic.parts:
+                del self._topics[name]
+        self._look_at = max(2 * len(self._topics), FEW)
 
     def of(self, name: str) -> Iterator[Lease]:
         """Return the leases of a topic that may still be settled, those that count most first."""

@@ -218,7 +218,7 @@ class Uploads:
         else:
             upload.again.append(chunk)
         if code is Code.NOT_LEADER:
-            self._directory.hint(part.uid, reply.leader if isinstance(reply, ChunkReply) else "")
+            self._directory.hint(part.topic, part.uid, reply.leader if isinstance(reply, ChunkReply) else "")
             self._directory.refresh(part.topic)
         elif code is Code.TOPIC_NOT_FOUND:
             self._directory.refresh(part.topic, lambda topic: self._verified(upload, topic))

@@ -284,7 +284,7 @@ class Consumer:
             if token > self._newest.get(uid, 0):
                 self._newest[uid] = token
                 if self._directory.leader(self.topic, uid) != leader:
-                    self._directory.hint(uid, leader)
+                    self._directory.hint(self.topic, uid, leader)
 
     # -------------------------------------------------------------- leases
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from collections import OrderedDict
+from datetime import UTC, datetime
 
 import pytest
 
@@ -11,6 +14,7 @@ from dueq.client.core.asking.topics import NO_UID
 from dueq.client.core.ports.effects import Completed, Effect, Failed
 from dueq.client.core.ports.events import DeleteTopic
 from dueq.errors import Disconnected, OutcomeUnknown, TopicNotFound
+from dueq.testing import mesh as simulated
 from dueq_codecs.messages import Code, DeleteTopicRequest, Reply
 from tests.unit.client.stage import TOPIC, Stage, of, sent
 
@@ -114,3 +118,31 @@ def test_while_only_refusals_come_nothing_was_done(stage: Stage) -> None:
     )
     [failed] = of(stage.run_until(stage.ms + 31_000), Failed)
     assert not isinstance(failed.error, OutcomeUnknown | Disconnected)
+
+
+def objects(core: object) -> int:
+    """How many containers, and objects of its own, a client's core holds."""
+    seen: set[int] = set()
+    left = [core]
+    while left:
+        each = left.pop()
+        own = type(each).__module__.startswith("dueq.client.core")
+        if id(each) not in seen and (own or type(each) in (dict, list, tuple, set, OrderedDict)):
+            seen.add(id(each))
+            left += gc.get_referents(each)
+    return len(seen)
+
+
+def test_a_client_that_makes_uses_and_deletes_topics_again_and_again_does_not_grow() -> None:
+    counts: list[int] = []
+    with simulated(datetime(2026, 3, 28, 12, tzinfo=UTC)) as mesh:
+        client = mesh.client()
+        for number in range(400):
+            topic = f"t{number}"
+            client.create_topic(topic)
+            client.producer(topic).schedule_many([b"x"], [0])
+            [message] = client.pull(topic, 1, wait=5)
+            message.ack()
+            client.delete_topic(topic)
+            counts.append(objects(client.connection._runtime._core))
+    assert max(counts[200:]) < max(counts[:200]) + 100, counts[::50]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dueq.client.core.asking.directory import SET_BACK_US
+from dueq.client.core.asking.directory import MADE_MAX, SET_BACK_US
 from dueq.client.core.ports.effects import Completed, ConsumerFailed, Effect, Failed, Log, Send
 from dueq.client.core.ports.events import CreateTopic, FrameReceived
 from dueq.errors import TopicNotFound
@@ -135,3 +135,14 @@ def test_a_topic_that_is_gone_after_a_broker_named_only_older_partitions(mesh: M
     deny(mesh, mesh.run_until(mesh.ms + 2_500))
     [failed] = of(mesh.effects, ConsumerFailed)
     assert isinstance(failed.error, TopicNotFound)
+
+
+def test_a_client_that_creates_ever_more_topics_knows_of_the_last_ones_which_partitions_are_too_old(
+    mesh: Mesh,
+) -> None:
+    directory = mesh.core._directory
+    for number in range(10, 3 * MADE_MAX):
+        directory.made(f"t{number}", [number])
+    assert len(directory._since) <= MADE_MAX
+    directory.made(TOPIC, [9_000])
+    assert directory.is_past(mesh.metadata(1).topics[0])

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
+from dueq.client.core.changing import request_windows
 from dueq.client.core.ports import events
-from dueq.client.core.ports.effects import Failed
-from dueq.errors import Busy, OutcomeUnknown
-from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
-from tests.unit.client.stage import Stage, endpoint, of, sent
+from dueq.client.core.ports.effects import Completed, Effect, Failed
+from dueq.errors import Busy, OutcomeUnknown, TopicNotFound
+from dueq_codecs.messages import (
+    ChangeReply,
+    ChangeRequest,
+    Code,
+    DeleteTopicRequest,
+    MetadataReply,
+    MetadataRequest,
+    PartitionInfo,
+    Reply,
+)
+from tests.unit.client.stage import TOPIC, Stage, endpoint, of, ok, sent
 
 
 @pytest.fixture
@@ -82,3 +95,129 @@ def test_what_no_leader_will_ever_know_is_not_asked_again_and_keeps_no_other_req
     assert not sent(stage.run_until(stage.ms + 1_000), ChangeRequest)
     [other] = sent(stage.insert(8, b"y"), ChangeRequest)
     assert other.sequence > request.sequence
+
+
+# -------------------------------------------------------------- topics that were deleted
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """Its client lets go of a topic that it has deleted as soon as it uses another one."""
+    monkeypatch.setattr(request_windows, "FEW", 1)
+    stage = Stage(["a"])
+    stage.connect()
+    stage.learn_topic()
+    return stage
+
+
+def delete(stage: Stage) -> None:
+    deleting = stage.step(events.DeleteTopic(50, stage.at_us(stage.ms + 30_000), TOPIC))
+    [request] = sent(deleting, DeleteTopicRequest)
+    stage.receive("a", Reply(request.request_id, Code.OK))
+
+
+def use_another(stage: Stage) -> None:
+    """Insert into another topic, whose partition has the uid 9."""
+    none = np.zeros(1, np.uint32)
+    event = events.Insert(
+        51, stage.at_us(stage.ms + 30_000), "other", [b""], np.ones(1, np.uint64), none, none
+    )
+    [question] = sent(stage.step(event), MetadataRequest)
+    answer = stage.metadata(question.request_id)
+    partition = PartitionInfo(9, "a", 1, True, ())
+    answer.topics = (replace(answer.topics[0], name="other", partitions=(partition,)),)
+    [request] = sent(stage.receive("a", answer), ChangeRequest)
+    assert of(stage.receive("a", ok(request, 1)), Completed)
+
+
+def failed_insert(stage: Stage) -> tuple[Failed, ChangeRequest]:
+    """An insert whose outcome is unknown, and its request."""
+    [request] = sent(stage.insert(7, b"x", timeout_ms=100), ChangeRequest)
+    [failed] = of(stage.run_until(stage.ms + 100), Failed)
+    assert isinstance(failed.error, OutcomeUnknown)
+    return failed, request
+
+
+def refused_insert(stage: Stage) -> Failed:
+    """An insert that has surely changed nothing."""
+    [request] = sent(stage.insert(7, b"x", timeout_ms=100), ChangeRequest)
+    stage.receive("a", refuse(request, Code.BUSY, retry_after_ms=10_000))
+    [failed] = of(stage.run_until(stage.ms + 100), Failed)
+    assert isinstance(failed.error, Busy)
+    return failed
+
+
+def repeat(stage: Stage, failed: Failed) -> list[Effect]:
+    assert failed.repeat is not None
+    return stage.step(events.Repeat(60, stage.at_us(stage.ms + 5_000), failed.repeat))
+
+
+def deny(stage: Stage, effects: list[Effect]) -> list[Effect]:
+    """The broker says that there is no topic."""
+    [question] = sent(effects, MetadataRequest)
+    return stage.receive(
+        "a", MetadataReply(question.request_id, Code.TOPIC_NOT_FOUND, "there is no such topic")
+    )
+
+
+def test_a_retry_of_an_unknown_outcome_ends_though_its_topic_was_deleted_and_forgotten(
+    forgetful: Stage,
+) -> None:
+    failed, _ = failed_insert(forgetful)
+    delete(forgetful)
+    use_another(forgetful)
+    [again] = of(deny(forgetful, repeat(forgetful, failed)), Failed)
+    assert again.call == 60
+    assert isinstance(again.error, OutcomeUnknown)
+    assert isinstance(again.error.__cause__, TopicNotFound)
+
+
+def test_a_retry_of_what_was_refused_ends_though_its_topic_was_deleted_and_forgotten(
+    forgetful: Stage,
+) -> None:
+    failed = refused_insert(forgetful)
+    delete(forgetful)
+    use_another(forgetful)
+    [again] = of(deny(forgetful, repeat(forgetful, failed)), Failed)
+    assert isinstance(again.error, TopicNotFound)
+
+
+def test_a_retry_of_what_was_refused_goes_to_the_topic_that_has_the_name_by_then(forgetful: Stage) -> None:
+    failed = refused_insert(forgetful)
+    delete(forgetful)
+    use_another(forgetful)
+    forgetful.leaders = {12: "a"}
+    [request] = sent(forgetful.answer_metadata(repeat(forgetful, failed)), ChangeRequest)
+    assert request.uid == 12
+    assert of(forgetful.receive("a", ok(request, 1)), Completed)
+
+
+def test_a_retry_that_waits_for_its_forgotten_topic_ends_at_its_deadline(forgetful: Stage) -> None:
+    failed = refused_insert(forgetful)
+    delete(forgetful)
+    use_another(forgetful)
+    assert not of(repeat(forgetful, failed), Failed)
+    [again] = of(forgetful.run_until(forgetful.ms + 5_000), Failed)
+    assert again.call == 60
+
+
+def test_no_number_is_used_twice_though_a_topic_that_was_forgotten_is_there(forgetful: Stage) -> None:
+    """A broker that was behind had not heard of it; a request under a known number is taken for a repetition."""
+    failed, unanswered = failed_insert(forgetful)
+    asking = forgetful.receive(
+        "a", refuse(sent(forgetful.insert(8, b"y"), ChangeRequest)[0], Code.TOPIC_NOT_FOUND)
+    )
+    deny(forgetful, asking + forgetful.run_until(forgetful.ms + 60))
+    use_another(forgetful)
+    [later] = sent(forgetful.answer_metadata(forgetful.insert(9, b"z")), ChangeRequest)
+    assert later.uid == unanswered.uid
+    assert later.sequence > unanswered.sequence + 1
+    assert sent(repeat(forgetful, failed), ChangeRequest) == [unanswered]
+    assert of(forgetful.receive("a", ok(unanswered, 90)), Completed)
+
+
+def test_what_is_under_way_is_not_forgotten(forgetful: Stage) -> None:
+    [request] = sent(forgetful.insert(7, b"x"), ChangeRequest)
+    delete(forgetful)
+    use_another(forgetful)
+    assert [done.call for done in of(forgetful.receive("a", ok(request, 90)), Completed)] == [7]

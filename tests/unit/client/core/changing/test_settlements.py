@@ -52,6 +52,19 @@ def test_answered_requests_are_forgotten_though_nobody_asks() -> None:
     assert len(under_way._topics["t"].parts) <= FEW
 
 
+def test_topics_where_all_was_answered_are_forgotten_and_those_of_an_unknown_outcome_are_not() -> None:
+    _, under_way = begun()
+    lost = releases(5, topic="lost")
+    under_way.add(lost)
+    lost.error = OutcomeUnknown("lost")
+    for number in range(10 * FEW):
+        part = releases(5, topic=f"t{number}")
+        under_way.add(part)
+        part.error = Busy("full")
+    assert len(under_way._topics) <= FEW
+    assert list(under_way.of("lost")) == [(3, 5, 0, 9)]
+
+
 def test_what_is_never_answered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settlements, "LISTED_MAX", 10)
     _, under_way = begun()
