@@ -104,6 +104,20 @@ def test_the_next_reader_does_not_wait_for_the_turn_to_ask_again(stage: Stage) -
     assert len(stage.peer("b2").appends) == 1
 
 
+def test_a_later_reader_waits_for_the_answer_that_is_on_its_way(stage: Stage) -> None:
+    leading = _leading(stage, "b2")
+    stage.acked_by("b2", 1, asked_us=stage.mono_us - 1)
+    leading.ask(stage.now, stage.mono_us)
+    stage.peer("b2").appends.clear()
+    asked_us = stage.mono_us
+    stage.mono_us += 1
+    leading.ask(stage.now, stage.mono_us)
+    assert not stage.peer("b2").appends
+    stage.mono_us = asked_us + ASK_US
+    leading.ask(stage.now, stage.mono_us)
+    assert len(stage.peer("b2").appends) == 1, "it may be lost"
+
+
 def test_a_sole_member_needs_its_node_after_a_pause(stage: Stage) -> None:
     """Another replica may have been made the only member by hand, and have nothing to tell it."""
     leading = _leading(stage, "b2")

@@ -91,3 +91,20 @@ def test_a_member_whose_broker_has_another_disk_leaves() -> None:
     stage.peer("b3").reborn(34, "another", "tcp://b3", "", stage.now)
     stage.pass_ms(50, "b2", "b3")
     assert stage.answer(SetOutcome.DONE).node.isr == (B1, B2)
+
+
+def test_a_leader_is_busy_until_it_knows_how_its_change_has_ended() -> None:
+    stage = Stage()
+    stage.lead("b2")
+    leading = stage.replica.leading
+    assert leading is not None
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 1)
+    assert not stage.replica.busy
+    stage.pass_ms(50, "b2", "b3")
+    assert stage.replica.busy
+    stage.answer(SetOutcome.UNKNOWN)
+    assert stage.replica.busy
+    stage.pass_ms(50, "b2", "b3")
+    stage.answer(SetOutcome.DONE)
+    assert not stage.replica.busy

@@ -101,16 +101,39 @@ def test_only_the_oldest_entries_leave_memory_and_none_that_is_still_needed() ->
     assert [found.record.sequence for found in log.read(6, 1 << 20)] == [6, 7, 8, 9, 10]
 
 
+def opened(recovered: RecoveredPartition | None = None) -> DurableLog:
+    return DurableLog(Context(CoreSettings("b1", 11, "s", "c", "")), 1, recovered)
+
+
 def test_a_log_is_trimmed_though_most_of_it_is_of_earlier_lives() -> None:
     recovered = RecoveredPartition(
         1, "t", 1, 80, 80, 1, 81, [(0, 0), (1, 1)], [entry(81, 1)], 0, NO_ENTRIES, {}, b"", [],
         weights=[(20, 4_000_000), (40, 4_000_000), (60, 4_000_000), (80, 2_000_000)],
     )  # fmt: skip
-    log = DurableLog(Context(CoreSettings("b1", 11, "s", "c", "")), 1, recovered)
+    log = opened(recovered)
     assert log.trimmable(82, retain_bytes=16 << 20) == 1
     log.append(LogEntry(Record(RecordKind.BARRIER, 1, 82, 1, 0), bytes(4_000_000)))
     assert log.trimmable(82, retain_bytes=16 << 20) == 21
     assert log.trimmable(82, retain_bytes=6_500_000) == 61
+
+
+def test_an_older_epoch_changes_nothing() -> None:
+    log = opened()
+    log.raise_epoch(3)
+    log.dirty = False
+    for epoch in (2, 3):
+        log.raise_epoch(epoch)
+        assert (log.epoch, log.dirty) == (3, False)
+
+
+def test_a_damaged_log_begins_anew_in_the_epoch_that_it_knew() -> None:
+    """A lower one could let the leader of an older epoch be followed."""
+    log = opened(
+        RecoveredPartition(
+            1, "t", 5, 80, 80, 1, 80, [(0, 0), (5, 1)], [], 0, NO_ENTRIES, {}, b"", [], damaged="a block"
+        )
+    )
+    assert (log.start, log.end, log.commit, log.epoch) == (1, 0, 0, 5)
 
 
 @st.composite
