@@ -84,6 +84,9 @@ class Stage:
     def offer_snapshot(self, peer: Peer) -> None:
         self.lost.append(f"snapshot for {peer.broker_id}")
 
+    def missed_record(self, peer: Peer, sequence: int, now: Now) -> None:
+        self.lost.append(f"record {sequence} for {peer.broker_id}")
+
     # -------------------------------------------------------------- the test's part
 
     @property

@@ -31,7 +31,7 @@ from dueq.core.partition.fullness import UnderWay, fullness, fullness_of_names
 from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.levels import Levels
 from dueq.core.partition.lookups import Lookups, Then, ThenNames, message_document
-from dueq.core.partition.lost_chunks import LostChunks
+from dueq.core.partition.lost_payloads import LostPayloads
 from dueq.core.partition.passes import Passes
 from dueq.core.partition.payloads import cached_payloads
 from dueq.core.partition.proposals import Proposals
@@ -125,7 +125,7 @@ class Partition:
         self._filling = Filling(ctx, self.replica, topic.name, self._wiped, self._filled)
         self._proposals = Proposals(ctx, topic, self.replica, self.uploads, dispatcher, self)
         self.checkpoints = Checkpoints(ctx, self, self.timeline, now)
-        self._lost_chunks = LostChunks(ctx, self.replica, self._snapshots, self.checkpoints)
+        self._lost_payloads = LostPayloads(ctx, self.replica, self._snapshots, self.checkpoints)
         self._lookups = Lookups()
         self._reading = ColdReading(ctx, self.timeline, self._was_read, self._became_hot)
         self._applying = Applying(ctx, self.replica, self._reading, self)
@@ -381,6 +381,10 @@ class Partition:
         """Have the follower begin anew."""
         self._snapshots.offer(peer)
 
+    def missed_record(self, peer: Peer, sequence: int, now: Now) -> None:
+        """The disk does not give a record that the follower lacks."""
+        self._lost_payloads.missed_record(peer, sequence, now)
+
     # -------------------------------------------------------------- applying
 
     def applied_leading(self, record: Record, applied: Applied, now: Now) -> None:
@@ -495,7 +499,7 @@ class Partition:
     def upload_wanted(self, peer: Peer, message: UploadWanted) -> None:
         """A follower lacks an upload."""
         if self.replica.is_leader:
-            self.uploads.wanted(peer, message.upload, self._lost_chunks.met)
+            self.uploads.wanted(peer, message.upload, self._lost_payloads.missed_chunk)
 
     def upload_acked(self, peer: Peer, ack: UploadAck) -> None:
         """A follower has a chunk."""

@@ -39,6 +39,10 @@ class FollowedReplica(Protocol):
         """The follower lacks records that the log no longer holds."""
         ...
 
+    def missed_record(self, peer: Peer, sequence: int, now: Now) -> None:
+        """The disk does not give a record of the log that the follower lacks."""
+        ...
+
 
 class Followers:
     """The followers of one leadership.
@@ -250,6 +254,8 @@ class Followers:
             entries = [entry for entry in answer.entries if entry.record.sequence <= self._log.end]
             if entries:
                 self._send_entries(peer, progress, entries, now)
+            elif start >= self._log.start:
+                replica.missed_record(peer, start, now)
             else:
                 self._offer_snapshot(peer, progress, now)
 

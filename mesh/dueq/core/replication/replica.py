@@ -46,6 +46,9 @@ class ReplicaOwner(LogOwner, Protocol):
     def offer_snapshot(self, peer: Peer) -> None:
         """The follower lacks records that this leader's log no longer holds."""
 
+    def missed_record(self, peer: Peer, sequence: int, now: Now) -> None:
+        """The disk does not give a record of the log that the follower lacks."""
+
     def level_of_all(self) -> int:
         """Return the feature level that every assigned replica has announced; 0: nothing is known of one."""
         ...
@@ -429,6 +432,10 @@ class Replica:
     def offer_snapshot(self, peer: Peer) -> None:
         """Leader: have the follower ask for a snapshot."""
         self._owner.offer_snapshot(peer)
+
+    def missed_record(self, peer: Peer, sequence: int, now: Now) -> None:
+        """Leader: the disk does not give a record of the log that the follower lacks."""
+        self._owner.missed_record(peer, sequence, now)
 
     def _lose_leadership(self, now: Now, why: str) -> None:
         leading, self.leading = self.leading, None

@@ -1,4 +1,4 @@
-"""A follower waits for a chunk that the leader's disk does not give any more."""
+"""A follower waits for a payload that the leader's disk does not give any more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dueq import limits
-from dueq.core.partition.lost_chunks import LostChunks
+from dueq.core.partition.lost_payloads import LostPayloads
 from dueq.core.ports.effects import Log, Read, SendPeer
 from dueq.core.ports.membership import CoordinatorState
 from dueq.core.ports.persistence import LogRead, ReadLog
@@ -96,6 +96,27 @@ def test_what_no_member_can_read_is_left_out_by_a_snapshot(
     story.stage.finish()
 
 
+def test_a_record_whose_block_is_lost_is_sent_by_another_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The follower was offered a snapshot, and held what its offer named: it stayed out of the ISR for ever."""
+    monkeypatch.setattr(limits, "LOG_CACHE_BYTES", 0)
+    stage = Stage(log_retain_bytes=0)
+    stage.isolate("b3")
+    stage.until(lambda: stage.isr() == ["b1", "b2"], "an ISR of two")
+    stage.stored(b"x" * 300)
+    replica = stage.replica("b1").replica
+    sequence = replica.log.end
+    stage.stored(b"y" * 300)
+    stage.until(lambda: replica.entry(sequence) is None, "a record that is read from the disk")
+    key = layout.block_key(stage.uid, sequence, 0)
+    stage.nodes["b1"].disk.payload.write([(key, None)], sync=True)
+    stage.network.heal()
+    stage.until(lambda: stage.isr() == ["b1", "b2", "b3"], "b3 in the ISR")
+    assert [name for name in stage.names if stage.told(name, "payload.unreadable")] == ["b1"]
+    assert stage.leader == "b2"
+    stage.until(lambda: stage.replica("b2").replica.log.start > sequence, "a log without the record")
+    stage.finish()
+
+
 # ---------------------------------------------------------------- at one leader
 
 UPLOAD = 1 << 32 | 1
@@ -118,13 +139,13 @@ class Leader:
         stage.acked_by("b3", 1)
         checkpoints = cast(Any, SimpleNamespace(saved=CHECKPOINT))
         service = SnapshotService(stage.ctx, stage.replica)
-        self.lost = LostChunks(stage.ctx, stage.replica, service, checkpoints)
+        self.lost = LostPayloads(stage.ctx, stage.replica, service, checkpoints)
         stage.ctx.take()
 
     def met(self, chunk: int = 0, upload: int = UPLOAD) -> list[str]:
         """A chunk for b3 is not found; returns what comes of it."""
         stage = self.stage
-        self.lost.met(stage.peer("b3"), upload, chunk)
+        self.lost.missed_chunk(stage.peer("b3"), upload, chunk)
         [read] = [effect.request for effect in stage.ctx.take() if isinstance(effect, Read)]
         assert isinstance(read, ReadLog)
         found = [LogEntry(self.record)] if read.from_sequence == 2 else []
@@ -166,15 +187,28 @@ def test_a_member_of_the_isr_is_offered_nothing() -> None:
     assert leader.stage.replica.is_leader
 
 
+def test_a_lost_record_is_told_once_where_nobody_else_can_lead() -> None:
+    leader = Leader("b2")
+    leader.stage.mono_us += limits.REPLICA_LAG_MS * 1000 + 1
+    for _ in range(2):
+        leader.lost.missed_record(leader.stage.peer("b3"), 2, leader.stage.now)
+    assert leader.stage.replica.is_leader
+    effects = leader.stage.ctx.take()
+    assert [effect.event for effect in effects if isinstance(effect, Log)] == ["payload.unreadable"]
+    assert not [effect for effect in effects if isinstance(effect, SendPeer)]
+
+
 def test_nothing_is_done_while_nobody_could_be_elected() -> None:
     leader = Leader("b2")
     leader.stage.ctx.coordinator = CoordinatorState.SUSPENDED
     assert leader.met() == []
+    leader.lost.missed_record(leader.stage.peer("b3"), 2, leader.stage.now)
+    assert not leader.stage.ctx.take()
 
 
 def test_a_leader_that_is_deposed_while_it_looks_does_nothing() -> None:
     leader = Leader("b2")
-    leader.lost.met(leader.stage.peer("b3"), UPLOAD, 0)
+    leader.lost.missed_chunk(leader.stage.peer("b3"), UPLOAD, 0)
     [read] = [effect.request for effect in leader.stage.ctx.take() if isinstance(effect, Read)]
     leader.stage.replica.give_up(leader.stage.now, "a test")
     leader.stage.ctx.take()

@@ -1,8 +1,9 @@
-"""Chunks that a leader's disk does not give, though a follower waits for them: damage of one payload.
+"""Payloads that a leader's disk does not give, though a follower waits for them: damage of a block or a chunk.
 
-The follower takes no record without its chunks, so it would stay behind for ever, and hold back the log. Another member
-of the ISR has the payload: it is to lead, and sends it. If that does not help, or nobody can lead instead, the follower
-begins anew with a snapshot. That lacks the payload, too; mostly the message is over by then.
+The follower takes no record without them, so it would stay behind for ever, and hold back the log. Another member of
+the ISR has the payload: it is to lead, and sends it. If that does not help, or nobody can lead instead, a follower that
+lacks a chunk begins anew with a snapshot. That lacks the payload, too; mostly the message is over by then. For blocks
+there is no such snapshot: reading on behind one that is damaged is not possible.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _MET_MAX: Final = 1024
 """Records that are remembered; for a forgotten one the leadership is handed over once more."""
 
 
-class LostChunks:
-    """The chunks that this leader has lost and a follower needs, in one partition."""
+class LostPayloads:
+    """What this leader has lost and a follower needs, in one partition."""
 
     def __init__(
         self, ctx: Context, replica: Replica, snapshots: SnapshotService, checkpoints: Checkpoints
@@ -38,7 +39,12 @@ class LostChunks:
         # (follower, first record that it lacks) for which the leadership has been handed over, if it could be.
         self._met: dict[tuple[str, int], None] = {}
 
-    def met(self, peer: Peer, number: int, chunk: int) -> None:
+    def missed_record(self, peer: Peer, sequence: int, now: Now) -> None:
+        """The disk does not give a record of the log that a follower lacks, as its payload is damaged."""
+        if self._ctx.coordinator is CoordinatorState.CONNECTED:
+            self._hand_over(peer, sequence, now)
+
+    def missed_chunk(self, peer: Peer, number: int, chunk: int) -> None:
         """The disk holds no such chunk: see whether the first record that the follower lacks has one.
 
         Otherwise the follower has it by now, and it was deleted rightly; or the upload ends before it.
@@ -50,30 +56,36 @@ class LostChunks:
         def read(answer: object, now: Now) -> None:
             assert isinstance(answer, LogRead)
             if replica.is_leader and any(_names(entry.record, number, chunk) for entry in answer.entries[:1]):
-                self._lost(peer, first, number, chunk, now)
+                self._lost_chunk(peer, first, number, chunk, now)
 
         self._ctx.read(lambda token: ReadLog(token, replica.uid, first, 1), read)
 
-    def _lost(self, peer: Peer, sequence: int, number: int, chunk: int, now: Now) -> None:
-        ctx, replica = self._ctx, self._replica
-        place = peer.broker_id, sequence
-        if ctx.coordinator is not CoordinatorState.CONNECTED:
+    def _lost_chunk(self, peer: Peer, sequence: int, number: int, chunk: int, now: Now) -> None:
+        replica = self._replica
+        if self._ctx.coordinator is not CoordinatorState.CONNECTED:
             return  # nobody could be elected; the follower asks again
-        if place not in self._met:
-            self._met[place] = None
-            if len(self._met) > _MET_MAX:
-                del self._met[next(iter(self._met))]
-            ctx.log(
-                "error", "payload.unreadable",
-                uid=replica.uid, upload=number, chunk=chunk, wanted_by=peer.broker_id,
-            )  # fmt: skip
-            replica.hand_over(now, "a payload that a follower lacks cannot be read")
-            if not replica.is_leader:
-                aside_us = now.mono_us + limits.HANDOVER_MS * 1000
-                ctx.step_aside_until_us = max(ctx.step_aside_until_us, aside_us)
+        self._hand_over(peer, sequence, now, upload=number, chunk=chunk)
         # A member of the ISR keeps its data: it leaves first, as it lags.
         if replica.is_leader and Member(peer.broker_id, peer.store_id) not in replica.waited_on():
             self._snapshots.offer_without_lost(peer, self._checkpoints.saved)
+
+    def _hand_over(self, peer: Peer, sequence: int, now: Now, **what: int) -> None:
+        """Have another member lead, once for each follower and record."""
+        ctx, replica = self._ctx, self._replica
+        place = peer.broker_id, sequence
+        if place in self._met:
+            return
+        self._met[place] = None
+        if len(self._met) > _MET_MAX:
+            del self._met[next(iter(self._met))]
+        ctx.log(
+            "error", "payload.unreadable",
+            uid=replica.uid, sequence=sequence, wanted_by=peer.broker_id, **what,
+        )  # fmt: skip
+        replica.hand_over(now, "a payload that a follower lacks cannot be read")
+        if not replica.is_leader:
+            aside_us = now.mono_us + limits.HANDOVER_MS * 1000
+            ctx.step_aside_until_us = max(ctx.step_aside_until_us, aside_us)
 
 
 def _names(record: Record, number: int, chunk: int) -> bool:
