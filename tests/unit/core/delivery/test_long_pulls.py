@@ -129,8 +129,8 @@ def test_short_ones_do_not_wait_for_chunks_that_come_no_more() -> None:
     pull(stage, 20)
     stage.run(20)
     read_one(stage, 60)
-    stage.run(200)
+    stage.run(259)
     assert not ends(stage)
-    stage.run(300)
+    stage.run(260)
     assert [end.push_sent for end in ends(stage)] == [1]
     assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE]

@@ -191,6 +191,15 @@ def test_a_consumer_is_sent_nothing_again_that_a_pull_has_taken_over() -> None:
     assert kinds(stage) == [RecordKind.LEASE, RecordKind.LEASE]
 
 
+def test_a_pull_without_a_name_is_brought_nothing_of_another_one_of_its_process() -> None:
+    stage, _ = staged(1)
+    pull(stage, 20)
+    assert stage.run(20)
+    pull(stage, 30, PULL[:8] + b"2" * 8)
+    assert stage.run(30) == []
+    assert kinds(stage) == [RecordKind.LEASE]
+
+
 def test_a_later_pull_of_a_name_ends_the_one_that_waits() -> None:
     stage, _ = staged(0)
     pull(stage, 20, holder=NAME, wait_ms=1_000)
@@ -393,7 +402,8 @@ def test_a_pull_that_is_listed_waits_on_and_one_that_is_not_ends() -> None:
 def test_a_pull_that_is_repeated_and_listed_is_looked_at_once_at_a_time() -> None:
     stage, _ = staged(0)
     for attach in range(1, 101):
-        pull(stage, 20, attach=attach, wait_ms=6_500)
+        pull(stage, 20 + attach, attach=attach, wait_ms=6_500)
+    assert len(stage.dispatcher._pulls._timers) == 1
     for ms in range(5_000, 25_000, 500):
         if not ms % 5_000:
             say_waiting(stage, ms, (PULL, 100, 6_500))
