@@ -68,6 +68,10 @@ class LedReplica(Protocol):
         """The follower lacks records that the log no longer holds."""
         ...
 
+    def missed_record(self, peer: Peer, sequence: int, now: Now) -> None:
+        """The disk does not give a record of the log that the follower lacks."""
+        ...
+
 
 class Leading:
     """One leadership of one partition: exactly one epoch.
