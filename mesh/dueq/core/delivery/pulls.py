@@ -187,6 +187,7 @@ class Pulls:
                 elif not pull.is_ending:
                     pull.until_us = now.mono_us + wait_ms * 1000
                     pull.session.heard_us = now.mono_us
+                    self._arm(pull)
                     self._consumers.offer(pull.session, now)
         self._reply(route, frame.consumer_id, frame.attach, frame.number, code, text, over=over, now=now)
 
@@ -321,6 +322,10 @@ class Pulls:
                 if (at_us := getattr(pull, name)) < NEVER_US:
                     setattr(pull, name, at_us + gap_us)
         self._timers = [(at_us + gap_us, name) for at_us, name in self._timers]
+        recent = self._recent.items()
+        self._recent = OrderedDict(
+            (name, (ended_us + gap_us, session)) for name, (ended_us, session) in recent
+        )
 
     # -------------------------------------------------------------- work
 
@@ -421,6 +426,7 @@ class Pulls:
         self._renewals.forget(session)
         self._consumers.drop(session)
         self._over.note(session.pull, session.attach, now.mono_us)
+        self._recent.pop(session.pull, None)
         self._recent[session.pull] = now.mono_us, session
         while len(self._recent) > limits.PULLS_MAX or self._is_old(now):
             self._recent.popitem(last=False)

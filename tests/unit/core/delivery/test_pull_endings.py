@@ -9,10 +9,14 @@ import pytest
 from dueq import limits
 from dueq.core.delivery.consumers import Consumers
 from dueq.core.delivery.leases import LeaseTable
+from dueq.core.ports.events import Route
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerReply, Push
 from dueq_codecs.records import LEVEL_OF_KINDS, RecordKind
-from tests.unit.core.delivery.test_pulls import PULL, ends, pull, staged
+from tests.unit.core.delivery.test_pulls import PULL, ends, pull, say_waiting, staged
 from tests.unit.core.led import Stage, at, keys_in, kinds
+
+ROUTE = Route(b"c" * 16)
+OTHER = b"q" * 16
 
 
 def staged_over(partitions: int) -> Stage:
@@ -207,3 +211,59 @@ def test_of_pulls_that_are_over_the_last_ones_are_remembered_for_a_while(
     pull(stage, 5_000)
     stage.run(5_000)
     assert list(remembered) == [PULL]
+
+
+def test_a_listed_pull_that_was_told_it_has_arrived_waits_no_longer_than_it_says() -> None:
+    stage, _ = staged(0)
+    pull(stage, 0, wait_ms=6_500)
+    stage.run(0)
+    stage.run(200)  # it is told that it has arrived
+    say_waiting(stage, 1_000, (PULL, 1, 200))
+    deadline_us = stage.dispatcher.next_deadline_us(at(1_000))
+    assert deadline_us is not None
+    assert deadline_us <= at(1_200).mono_us
+    stage.run(1_200)
+    assert len(ends(stage)) == 1
+    stage.insert([1_300])
+    assert stage.run(1_300) == []
+
+
+def test_of_many_pulls_that_are_over_the_one_that_ended_last_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of them ended twice. Its second answer comes back unsent."""
+    monkeypatch.setattr(limits, "PULLS_MAX", 2)
+    stage, _ = staged(0)
+    for ms, name in ((20, PULL), (21, OTHER)):
+        pull(stage, ms, name)
+        stage.run(ms)
+    stage.insert([25])
+    pull(stage, 30, attach=2)
+    (push,) = stage.run(30)
+    pull(stage, 31, b"r" * 16)
+    stage.run(31)
+    stage.dispatcher.route_lost(ROUTE, push, at(40))
+    stage.run(100)
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE]
+
+
+def test_a_pull_that_is_over_for_long_is_forgotten_though_an_earlier_one_ended_again() -> None:
+    stage, _ = staged(0)
+    for ms, name in ((20, PULL), (21, OTHER)):
+        pull(stage, ms, name)
+        stage.run(ms)
+    pull(stage, 5_000, attach=2)
+    stage.run(5_000)
+    assert list(stage.dispatcher._pulls._recent) == [PULL]
+
+
+def test_a_pause_of_the_process_does_not_count_for_how_long_an_answer_is_remembered() -> None:
+    stage, _ = staged(1)
+    pull(stage, 20)
+    (push,) = stage.run(20)
+    stage.dispatcher.shift(5_000_000, at(5_021))
+    pull(stage, 5_022, OTHER)
+    stage.run(5_022)
+    stage.dispatcher.route_lost(ROUTE, push, at(5_030))
+    stage.run(5_100)
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE]
