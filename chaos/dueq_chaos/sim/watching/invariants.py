@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from dueq.core.partition.partition import Partition
-from dueq.core.ports.effects import Effect, Persist, SendClient, SendPeer
+from dueq.core.ports.effects import Effect, Log, Persist, SendClient, SendPeer
 from dueq.core.ports.membership import Topic
 from dueq.core.ports.persistence import AppendLog, DropPartition, StoreWrite
 from dueq.storage.ordered import layout
@@ -187,6 +187,9 @@ class Invariants:
             elif isinstance(effect, Persist):
                 self._deleted(name, effect.writes)
                 self._appended(node, effect.writes)
+            elif isinstance(effect, Log) and effect.event == "payload.unreadable":
+                # Brokers work around that, so nothing else may show it.
+                self._fail(f"{name} lacks a payload, and no disk loses a single one: {effect.fields}")
 
     def _told(self, name: str, message: object) -> None:
         if isinstance(message, Push):
