@@ -273,7 +273,7 @@ own.
 ACK_GATHER_MS: Final = 100
 """Longest wait of such an ack at the leader, for a record that is made anyway: each record is a sync on every disk."""
 LOOK_AHEAD_BYTES_MAX: Final = 32 << 20
-"""Most payload bytes that a leader reads ahead of their instants."""
+"""Most payload bytes that a leader reads ahead of their instants; twice as many with those of triggered messages."""
 
 PUSH_ROWS_MAX: Final = 2048
 """Most messages of one push."""

@@ -20,7 +20,7 @@ from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import Phase
 from dueq.core.delivery.pushes import filler
 from dueq.core.delivery.staging import Stager
-from dueq.core.ports.entry import keys_of
+from dueq.core.ports.entry import are_triggered, keys_of
 from dueq.core.ports.events import Route
 from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
@@ -129,7 +129,11 @@ class Resending:
         if not len(slots):
             return
         entries = lane.leases.entry.take(slots)
-        slots = slots[np.lexsort((keys_of(entries), entries["wait_at"]))]
+        # What no pause holds comes first: the rest may fill the room there is for as long as a pause lasts.
+        slots = slots[np.lexsort((keys_of(entries), entries["wait_at"], ~are_triggered(entries)))]
+        lane.leases.unstage(
+            slots
+        )  # else those that wait to be pushed again would keep the room that they need
         lane.leases.phase[slots] = Phase.AGAIN
         lane.leases.ready[slots] = lane.leases.to_renew[slots] = 0
         self.again.append((lane, slots, lane.leases.token[slots]))

@@ -9,7 +9,7 @@ from dueq import limits
 from dueq.core.state.timeline import Timeline
 from dueq_codecs.records import Record, RecordKind
 from dueq_codecs.topic_settings import AS_CREATED, TopicSettings
-from tests.unit.core.delivery.test_pausing import configure, paused
+from tests.unit.core.delivery.test_pausing import configure, paused, resumed
 from tests.unit.core.led import ALICE, Stage, at, keys_in, kinds
 
 FAR_MS = 3_600_000
@@ -138,23 +138,45 @@ def test_a_large_one_has_a_claim_before_smaller_ones_that_have_waited_for_longer
     assert came == [large]
 
 
-def test_lost_pushes_that_a_pause_holds_back_leave_it_room() -> None:
+LOST, LOST_BYTES = 180, 200_000
+
+
+def attach_all(stage: Stage, ms: float, attach: int) -> None:
+    """Attach with credit for all, and hold nothing of what was pushed before."""
+    stage.attach(
+        ms, ALICE, attach=attach, number=attach, credit=LOST + 1, credit_bytes=64 << 20, lease_ms=FAR_MS
+    )
+
+
+def with_lost_pushes() -> Stage:
+    """Pushes are lost in a pause: their payloads are brought into memory again, and wait."""
+    assert LOST * LOST_BYTES > limits.LOOK_AHEAD_BYTES_MAX
     stage = Stage()
-    rows, size = 180, 200_000
-    assert rows * size > limits.LOOK_AHEAD_BYTES_MAX
-
-    def attach(ms: float, attach: int) -> None:
-        stage.attach(
-            ms, ALICE, attach=attach, number=attach, credit=rows + 1, credit_bytes=64 << 20, lease_ms=FAR_MS
-        )
-
-    attach(0, 1)
-    stage.insert([10] * rows, size=size)
+    attach_all(stage, 0, 1)
+    stage.insert([10] * LOST, size=LOST_BYTES)
     pushed = [key for ms in range(0, 1_000, 5) for push in stage.run(ms) for key in keys_in(push)]
-    assert len(pushed) == rows
+    assert len(pushed) == LOST
     configure(stage, 1_000, paused())
-    attach(1_001, 2)  # it has none of them: their payloads are brought into memory again, and wait
+    attach_all(stage, 1_001, 2)
     assert stage.run(1_100) == []
+    return stage
+
+
+def test_lost_pushes_that_a_pause_holds_back_leave_it_room() -> None:
+    stage = with_lost_pushes()
     [key] = stage.insert([FAR_MS], 1_101)
     trigger(stage, 1_102, [key])
     assert [keys_in(push) for push in stage.run(1_103)] == [[key]]
+
+
+def test_pushes_that_are_lost_twice_in_a_pause_do_not_keep_the_room_that_they_need() -> None:
+    """The second attach found the payloads of the first at hand, counted, and never freed."""
+    stage = with_lost_pushes()
+    [key] = stage.insert([FAR_MS], 1_101)
+    trigger(stage, 1_102, [key])
+    assert [keys_in(push) for push in stage.run(1_103)] == [[key]]
+    attach_all(stage, 1_200, 3)
+    assert [keys_in(push) for ms in range(1_200, 1_300, 5) for push in stage.run(ms)] == [[key]]
+    configure(stage, 1_300, resumed())
+    again = [key for ms in range(1_301, 3_000, 5) for push in stage.run(ms) for key in keys_in(push)]
+    assert len(again) == LOST
