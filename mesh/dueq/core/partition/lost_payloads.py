@@ -1,9 +1,10 @@
 """Payloads that a leader's disk does not give, though a follower waits for them: damage of a block or a chunk.
 
 The follower takes no record without them, so it would stay behind for ever, and hold back the log. Another member of
-the ISR has the payload: it is to lead, and sends it. If that does not help, or nobody can lead instead, a follower that
-lacks a chunk begins anew with a snapshot. That lacks the payload, too; mostly the message is over by then. For blocks
-there is no such snapshot: reading on behind one that is damaged is not possible.
+the ISR has the payload: it is to lead, and sends it. It may be away, so that is tried again, more and more seldom.
+
+Only then does a follower that lacks a chunk begin anew with a snapshot. That lacks the payload, too; mostly the message
+is over by then. For blocks there is no such snapshot: reading on behind one that is damaged is not possible.
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ from dueq_codecs.records import Record
 if TYPE_CHECKING:
     from dueq.core.replication.replica import Replica
 
+_TRIES: Final = 5
+"""So often is another member to lead before a follower gets a snapshot: two minutes."""
+_WAIT_US: Final = 4_000_000
+"""Between the first two tries; each time twice as long."""
+_DOUBLINGS_MAX: Final = 10
 _MET_MAX: Final = 1024
-"""Records that are remembered; for a forgotten one the leadership is handed over once more."""
+"""Records that are remembered; for a forgotten one the tries begin anew."""
 
 
 class LostPayloads:
@@ -36,8 +42,9 @@ class LostPayloads:
     ) -> None:
         self._ctx, self._replica = ctx, replica
         self._snapshots, self._checkpoints = snapshots, checkpoints
-        # (follower, first record that it lacks) for which the leadership has been handed over, if it could be.
-        self._met: dict[tuple[str, int], None] = {}
+        # By follower and first record that it lacks: how often another member was to lead, and until when (mono) it may
+        # send the payload.
+        self._met: dict[tuple[str, int], tuple[int, int]] = {}
 
     def missed_record(self, peer: Peer, sequence: int, now: Now) -> None:
         """The disk does not give a record of the log that a follower lacks, as its payload is damaged."""
@@ -64,18 +71,20 @@ class LostPayloads:
         replica = self._replica
         if self._ctx.coordinator is not CoordinatorState.CONNECTED:
             return  # nobody could be elected; the follower asks again
-        self._hand_over(peer, sequence, now, upload=number, chunk=chunk)
+        tried = self._hand_over(peer, sequence, now, upload=number, chunk=chunk)
         # A member of the ISR keeps its data: it leaves first, as it lags.
-        if replica.is_leader and Member(peer.broker_id, peer.store_id) not in replica.waited_on():
+        counted = not replica.is_leader or Member(peer.broker_id, peer.store_id) in replica.waited_on()
+        if tried and not counted:
             self._snapshots.offer_without_lost(peer, self._checkpoints.saved)
 
-    def _hand_over(self, peer: Peer, sequence: int, now: Now, **what: int) -> None:
-        """Have another member lead, once for each follower and record."""
+    def _hand_over(self, peer: Peer, sequence: int, now: Now, **what: int) -> bool:
+        """Have another member lead, if it is time to try that; returns whether that was tried often enough."""
         ctx, replica = self._ctx, self._replica
         place = peer.broker_id, sequence
-        if place in self._met:
-            return
-        self._met[place] = None
+        tries, until_us = self._met.get(place, (0, 0))
+        if now.mono_us < until_us:
+            return tries > _TRIES
+        self._met[place] = tries + 1, now.mono_us + (_WAIT_US << min(tries, _DOUBLINGS_MAX))
         if len(self._met) > _MET_MAX:
             del self._met[next(iter(self._met))]
         ctx.log(
@@ -86,6 +95,7 @@ class LostPayloads:
         if not replica.is_leader:
             aside_us = now.mono_us + limits.HANDOVER_MS * 1000
             ctx.step_aside_until_us = max(ctx.step_aside_until_us, aside_us)
+        return tries >= _TRIES
 
 
 def _names(record: Record, number: int, chunk: int) -> bool:

@@ -132,7 +132,8 @@ class SnapshotService:
         # (follower, epoch, snapshot, part) of those that are just being read, or wait for that.
         self._reading: set[tuple[str, int, int, int]] = set()
         # Followers that were offered one because a chunk cannot be read: it must not fail for the same reason.
-        self._without_lost: set[str] = set()
+        # follower -> (its life, epoch)
+        self._without_lost: dict[str, tuple[int, int]] = {}
 
     def offer(self, peer: Peer) -> None:
         """Tell a follower that it must be filled from a snapshot (snapshot 0: an offer).
@@ -150,7 +151,7 @@ class SnapshotService:
             saved: the last record in the checkpoint, which is what a snapshot has at least. So it is committed, and
                 a follower that holds it ignores the offer: all that are counted on do.
         """
-        self._without_lost.add(peer.broker_id)
+        self._without_lost[peer.broker_id] = peer.incarnation, self._replica.epoch
         self._offer(peer, max(saved, self._replica.log.start - 1))
 
     def _offer(self, peer: Peer, held: int) -> None:
@@ -180,7 +181,7 @@ class SnapshotService:
             self._readers[peer.broker_id] = (answer.applied, then.mono_us)
             self._send(peer.broker_id, request.epoch, answer)
             if answer.last:
-                self._without_lost.discard(peer.broker_id)
+                self._without_lost.pop(peer.broker_id, None)
                 replica.installed_to(peer.broker_id, answer.applied)
 
         def begin() -> bool:
@@ -194,7 +195,7 @@ class SnapshotService:
                     request.snapshot,
                     request.part,
                     limits.SNAPSHOT_CHUNK_BYTES,
-                    peer.broker_id in self._without_lost,
+                    self._without_lost.get(peer.broker_id) == (peer.incarnation, request.epoch),
                 ),
                 read,
             )
