@@ -304,7 +304,7 @@ APPEND_WINDOW_RECORDS: Final = 512
 """Records that may be on their way to one follower of one partition."""
 BALANCE_CALM_MS: Final = 60_000
 """Time without a change among the brokers after which leaderships begin to go back to the preferred brokers."""
-UNCOMMITTED_BYTES_MAX: Final = 16 << 20
+UNAPPLIED_BYTES_MAX: Final = 16 << 20
 """Records of one partition that may wait until they are applied, by what they weigh in memory, before inserts get Busy;
 twice as much for all others, and at a follower."""
 LOG_CACHE_BYTES: Final = 4 << 20

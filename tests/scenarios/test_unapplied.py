@@ -16,7 +16,7 @@ FAR_MS = 10_000_000
 
 def with_cold_rows(monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Messages of which a few are in memory."""
-    monkeypatch.setattr(limits, "UNCOMMITTED_BYTES_MAX", 64 << 10)
+    monkeypatch.setattr(limits, "UNAPPLIED_BYTES_MAX", 64 << 10)
     monkeypatch.setattr(limits, "LOG_CACHE_BYTES", 8 << 10)
     return Stage(hot_rows_total=8)
 
@@ -47,8 +47,8 @@ def test_what_waits_for_a_slow_read_is_bounded(monkeypatch: pytest.MonkeyPatch, 
         inserts.append(stage.hand(f"p{number}").insert("b1", [BODY], [far_ms]))
         stage.run_ms(20)
         most = max(most, unapplied_bytes(stage, slow))
-    stage.expect(most > limits.UNCOMMITTED_BYTES_MAX, "much waited")
-    stage.expect(most <= 2 * limits.UNCOMMITTED_BYTES_MAX + 2 * len(BODY) + limits.LOG_CACHE_BYTES, f"{most}")
+    stage.expect(most > limits.UNAPPLIED_BYTES_MAX, "much waited")
+    stage.expect(most <= 2 * limits.UNAPPLIED_BYTES_MAX + 2 * len(BODY) + limits.LOG_CACHE_BYTES, f"{most}")
 
     stage.step("the disk answers: all is done, or was refused")
     held.forget()

@@ -32,7 +32,7 @@ SMALL: Final[tuple[Mapping[str, int], ...]] = (
     {"UPLOAD_IDLE_MS": 20_000},
     {"SNAPSHOT_IDLE_MS": 3_000},
     {"LOG_CACHE_BYTES": 8 << 10, "LOG_CACHE_TOTAL_BYTES": 32 << 10},
-    {"UNCOMMITTED_BYTES_MAX": 64 << 10},
+    {"UNAPPLIED_BYTES_MAX": 64 << 10},
     {"APPEND_WINDOW_RECORDS": 64, "APPEND_RECORDS": 64},
     {"HOT_SCAN_ROWS": 8},
     {"CHECKPOINT_ROWS": 16, "CHECKPOINT_ROWS_MAX": 32},

@@ -371,7 +371,7 @@ class Partition:
     def is_full(self) -> bool:
         """Whether committed records that wait for the disk to be applied fill the memory that there is for them."""
         waits = self.applied < self.replica.commit and not self.broken
-        return waits and self.replica.cached_bytes > self.log_cache_bytes + 2 * limits.UNCOMMITTED_BYTES_MAX
+        return waits and self.replica.cached_bytes > self.log_cache_bytes + 2 * limits.UNAPPLIED_BYTES_MAX
 
     def level_of_all(self) -> int:
         """Return the feature level that every assigned replica has announced; 0: nothing is known of one."""

@@ -241,7 +241,7 @@ class Proposals:
             )
         if (full := self._partition.fullness(request, self._under_way)) is not None:
             return full
-        bound = limits.UNCOMMITTED_BYTES_MAX if insert else 2 * limits.UNCOMMITTED_BYTES_MAX
+        bound = limits.UNAPPLIED_BYTES_MAX if insert else 2 * limits.UNAPPLIED_BYTES_MAX
         if self._unapplied_bytes > bound or len(self._queue) > limits.RECORD_ROWS_MAX:
             return Refusal(
                 Code.BUSY, f"partition {self._uid} has {self._unapplied_bytes} bytes to commit and apply", 50
@@ -266,7 +266,7 @@ class Proposals:
 
     def propose(self, record: Record, now: Now, body: bytes = b"") -> int:
         """Append a record of the leader's own making; returns its sequence, 0 when too much is not applied yet."""
-        if not self._replica.serving or self._unapplied_bytes > 2 * limits.UNCOMMITTED_BYTES_MAX:
+        if not self._replica.serving or self._unapplied_bytes > 2 * limits.UNAPPLIED_BYTES_MAX:
             return 0
         self._ctx.touch(self._partition)
         self._ctx.gathering.end(self._uid)
