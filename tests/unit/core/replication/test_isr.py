@@ -23,6 +23,16 @@ def leads_after_two_records(stage: Stage) -> Leading:
     return stage.replica.leading
 
 
+def leads_with_b2(stage: Stage) -> Leading:
+    """The ISR is b1, b2; b3 has everything, too, and may join."""
+    stage.lead("b2")
+    leading = stage.replica.leading
+    assert leading is not None
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 1)
+    return leading
+
+
 def test_all_that_is_committed_does_not_make_a_follower_level_before_the_barrier() -> None:
     """This leader may know of fewer commits than its predecessor made."""
     stage = Stage()
@@ -63,11 +73,7 @@ def test_a_member_that_takes_no_records_does_not_come_back_because_nothing_is_co
 def test_of_two_changes_of_unknown_outcome_both_count() -> None:
     """The first may have joined b3 to the ISR. The second, which is without b3, says nothing about that."""
     stage = Stage()
-    stage.lead("b2")
-    leading = stage.replica.leading
-    assert leading is not None
-    for name in ("b2", "b3"):
-        stage.acked_by(name, 1)
+    leading = leads_with_b2(stage)
     stage.pass_ms(50, "b2", "b3")
     stage.pass_ms(limits.REPLICA_LAG_MS, "b2")
     assert stage.answer(SetOutcome.UNKNOWN).node.isr == (B1, B2, B3)
@@ -95,11 +101,7 @@ def test_a_member_whose_broker_has_another_disk_leaves() -> None:
 
 def test_a_leader_is_busy_until_it_knows_how_its_change_has_ended() -> None:
     stage = Stage()
-    stage.lead("b2")
-    leading = stage.replica.leading
-    assert leading is not None
-    for name in ("b2", "b3"):
-        stage.acked_by(name, 1)
+    leads_with_b2(stage)
     assert not stage.replica.busy
     stage.pass_ms(50, "b2", "b3")
     assert stage.replica.busy
