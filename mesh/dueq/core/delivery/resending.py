@@ -131,9 +131,8 @@ class Resending:
         entries = lane.leases.entry.take(slots)
         # What no pause holds comes first: the rest may fill the room there is for as long as a pause lasts.
         slots = slots[np.lexsort((keys_of(entries), entries["wait_at"], ~are_triggered(entries)))]
-        lane.leases.unstage(
-            slots
-        )  # else those that wait to be pushed again would keep the room that they need
+        # Their bytes are counted until then: those that wait already would keep the room that they need.
+        lane.leases.unstage(slots)
         lane.leases.phase[slots] = Phase.AGAIN
         lane.leases.ready[slots] = lane.leases.to_renew[slots] = 0
         self.again.append((lane, slots, lane.leases.token[slots]))

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from dueq.core.replication.replica import Replica
 
 _TRIES: Final = 5
-"""So often is another member to lead before a follower gets a snapshot: two minutes."""
+"""Tries to have another member lead, before a follower gets a snapshot. They take two minutes."""
 _WAIT_US: Final = 4_000_000
-"""Between the first two tries; each time twice as long."""
+"""Time between the first two tries. Each later one is twice as long."""
 _DOUBLINGS_MAX: Final = 10
+"""How often the time between two tries doubles: the longest is 68 minutes."""
 _MET_MAX: Final = 1024
 """Records that are remembered; for a forgotten one the tries begin anew."""
 
