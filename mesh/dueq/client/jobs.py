@@ -146,15 +146,27 @@ def read_all(topic: str) -> Call[list[JobInfo]]:
     )
 
 
+def _newest_attempt(topic: str, job_id: str) -> Call[int | None]:
+    """Read which attempt at a job is the newest that any partition knows of."""
+
+    def finish(found: Inspection) -> int | None:
+        known = {info.key for info in _merged(found, topic, complete=True)}
+        attempts = range(limits.JOB_ATTEMPTS_MAX)
+        return max((attempt for attempt in attempts if key_of(job_id, attempt).hex() in known), default=None)
+
+    return Call(lambda number, at: events.Inspect(number, at, "jobs", topic), finish, reads=True)
+
+
 def _named(info: JobInfo, job_id: str) -> JobInfo:
     return replace(info, job_id=job_id)
 
 
-def _merged(found: Inspection, topic: str, deciding: bytes = b"") -> list[JobInfo]:
+def _merged(found: Inspection, topic: str, deciding: bytes = b"", complete: bool = False) -> list[JobInfo]:
     """Join the knowledge of all partitions' leaders.
 
     Raises:
-        NotLeader: the partition that decides about the job `deciding` has no leader just now.
+        NotLeader: the partition that decides about the job `deciding`, or one of all that must be `complete`, has no
+            leader just now.
     """
     info = found.metadata.topics[0]
     placement = [partition.uid for partition in info.partitions]
@@ -170,6 +182,8 @@ def _merged(found: Inspection, topic: str, deciding: bytes = b"") -> list[JobInf
         raise NotLeader(
             f"the partition of {topic!r} that decides about job {deciding.hex()} has no leader just now"
         )
+    if complete and (missing := sum(uid not in newest for uid in placement)):
+        raise NotLeader(f"{missing} of {len(placement)} partitions of {topic!r} have no leader just now")
     jobs: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for uid in placement:
         for job in newest[uid]["jobs"] if uid in newest else ():
@@ -194,19 +208,33 @@ def _joined(topic: str, key: str, parts: list[tuple[int, dict[str, Any]]], homes
 # ---------------------------------------------------------------- calls of several steps
 
 
-def _current(topic: str, job_id: str) -> Steps[tuple[bytes, JobInfo | None]]:
-    """Find the attempt that counts: the first that was not aborted."""
+def _current(topic: str, job_id: str) -> Steps[tuple[bytes, JobInfo | None, JobInfo | None]]:
+    """Find the attempt that counts: the first that was not aborted.
+
+    The mesh may have forgotten aborted attempts before the one that counts, whose messages still wait.
+
+    Returns:
+        Its key, what is known of it, and what is known of the aborted one before it.
+    """
     arguments.topic_name(topic)
     if _KEY.fullmatch(job_name(job_id)):
         key = bytes.fromhex(job_id)
         info: JobInfo | None = yield read(topic, key, job_id)
         if info is not None:
-            return key, info
-    for attempt in range(limits.JOB_ATTEMPTS_MAX):
+            return key, info, None
+    attempt, aborted = 0, None
+    while attempt < limits.JOB_ATTEMPTS_MAX:
         key = key_of(job_id, attempt)
         info = yield read(topic, key, job_id)
-        if info is None or info.state != "aborted":
-            return key, info
+        if info is None:
+            newest: int | None = yield _newest_attempt(topic, job_id)
+            if newest is None or newest <= attempt:
+                return key, None, aborted
+            attempt = newest
+        elif info.state != "aborted":
+            return key, info, aborted
+        else:
+            attempt, aborted = attempt + 1, info
     raise InvalidRequest(f"job {job_id!r} was aborted {limits.JOB_ATTEMPTS_MAX} times")
 
 
@@ -218,7 +246,7 @@ def begin(topic: str, job_id: str, hidden_for: Seconds | None, clock: Callable[[
             hidden_for, "hidden_for", limits.JOB_HIDDEN_MS_MIN, limits.JOB_HIDDEN_MS_MAX
         )
     while True:
-        key, info = yield from _current(topic, job_id)
+        key, info, _ = yield from _current(topic, job_id)
         now_ms = clock() // 1000
         if info is None:
             return Job(topic, job_id, key, now_ms + hidden_ms if hidden_ms else 0, "open")
@@ -269,7 +297,7 @@ def _ended(job: Job, action: JobAction, outcome: Outcome) -> DueqError:
 
 def cancel(topic: str, job_id: str) -> Steps[None]:
     """Have all partitions withdraw a job."""
-    key, info = yield from _current(topic, job_id)
+    key, info, _ = yield from _current(topic, job_id)
     if info is None:
         raise JobNotFound(f"topic {topic!r} knows of no job {job_id!r}")
     yield act(topic, JobAction.CANCEL, key, info.until_ms, at_home=True)
@@ -278,18 +306,5 @@ def cancel(topic: str, job_id: str) -> Steps[None]:
 
 def look(topic: str, job_id: str) -> Steps[JobInfo | None]:
     """The attempt that counts; where all were aborted, the last of them."""
-    arguments.topic_name(topic)
-    last: JobInfo | None = None
-    for attempt in range(limits.JOB_ATTEMPTS_MAX):
-        key = key_of(job_name(job_id), attempt)
-        if not attempt and _KEY.fullmatch(job_id):
-            last = yield read(topic, bytes.fromhex(job_id), job_id)
-            if last is not None:
-                return last
-        info = yield read(topic, key, job_id)
-        if info is None:
-            break
-        last = info
-        if info.state != "aborted":
-            break
-    return last
+    _, info, aborted = yield from _current(topic, job_id)
+    return info or aborted
