@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dueq import AsyncClient, AsyncMessage, ClientClosed, MessageNotFound, Outcome, OutcomeUnknown
+from dueq.client.aio import waiting
 from dueq_codecs.messages import ConsumerAction
 from tests.unit.client.fake_broker import FakeBroker
 
@@ -60,6 +61,36 @@ def test_a_consumer_iterates_and_acks(broker: FakeBroker) -> None:
             assert await consumer.ack([last]) == [Outcome.DONE]
             assert [*got, last.payload] == [b"1", b"2", b"3"]
         assert not broker.rows
+
+    run(work())
+
+
+def test_other_tasks_have_their_turn_while_messages_are_at_hand(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taking one that is there waits for nothing, and neither does an ack that nobody waits for."""
+    monkeypatch.setattr(waiting, "_TURN_S", 0.0)
+
+    async def work() -> None:
+        async with AsyncClient(broker.endpoint) as client, client.consumer("departures") as consumer:
+            broker.push([b"%d" % i for i in range(50)])
+            [first] = await consumer.receive(1, timeout=5)
+            assert len(consumer._inbox) == 49
+            turns = 0
+
+            async def count() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            other = asyncio.create_task(count())
+            for _ in range(49):
+                [message] = await consumer.receive(1, timeout=5)
+                await message.ack()
+            assert turns >= 49
+            other.cancel()
+            await first.ack(wait=True)
 
     run(work())
 

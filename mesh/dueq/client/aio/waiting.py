@@ -6,6 +6,7 @@ There is no loop of its own and no global one.
 from __future__ import annotations
 
 import asyncio
+import time
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,9 @@ from dueq.client.core.ports import events
 from dueq.client.host import Answer, SessionHost
 
 Lock = asyncio.Lock
+
+_TURN_S: Final = 0.001
+"""A task that takes messages without waiting for them lets others have their turn this often."""
 
 
 class _Bridge:
@@ -129,6 +133,7 @@ class Arrivals:
         self._event = asyncio.Event()
         self.clear = self._event.clear
         """Wait for what comes from now on."""
+        self._turn_until = 0.0
         self._tasks: set[asyncio.Future[Any]] = set()
 
     def begin(self) -> None:
@@ -139,6 +144,12 @@ class Arrivals:
         """In the I/O thread: something has come."""
         if self._bridge is not None:
             self._bridge.post(self._come)
+
+    async def give_way(self) -> None:
+        """Let other tasks have their turn now and then: who never has to wait would keep the loop to himself."""
+        if time.monotonic() >= self._turn_until:
+            await asyncio.sleep(0)
+            self._turn_until = time.monotonic() + _TURN_S
 
     async def wait(self, host: SessionHost, seconds: float | None) -> None:
         """Return when something has come, or time is over."""

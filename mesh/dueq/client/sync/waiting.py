@@ -84,6 +84,9 @@ class Arrivals:
     def begin(self) -> None:
         """Every thread can be woken."""
 
+    def give_way(self) -> None:
+        """Other threads have their turn by themselves."""
+
     def wait(self, host: SessionHost, seconds: float | None) -> None:
         """Return when something has come, or time is over."""
         host.wait(self._event, seconds)
