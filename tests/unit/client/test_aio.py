@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -91,6 +93,23 @@ def test_other_tasks_have_their_turn_while_messages_are_at_hand(
             assert turns >= 49
             other.cancel()
             await first.ack(wait=True)
+
+    run(work())
+
+
+def test_a_client_is_closed_while_the_executor_of_the_loop_is_full(broker: FakeBroker) -> None:
+    """Handlers that never return keep their threads."""
+
+    async def work() -> None:
+        released = threading.Event()
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        stuck = asyncio.ensure_future(asyncio.to_thread(released.wait, 20))
+        client = AsyncClient(broker.endpoint)
+        await client.topics()
+        await client.close()
+        assert not stuck.done()
+        released.set()
+        await stuck
 
     run(work())
 

@@ -6,6 +6,7 @@ There is no loop of its own and no global one.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import weakref
 from collections import deque
@@ -177,5 +178,15 @@ async def sleep(host: SessionHost, seconds: float) -> None:
 
 
 async def stop(host: SessionHost) -> None:
-    """End a runtime without holding up the loop."""
-    await asyncio.get_running_loop().run_in_executor(None, host.stop)
+    """End a runtime without holding up the loop; the loop's executor may be busy with handlers that never return."""
+    ended = asyncio.Event()
+    bridge = _Bridge(asyncio.get_running_loop())
+
+    def end() -> None:
+        try:
+            host.stop()
+        finally:
+            bridge.post(ended.set)
+
+    threading.Thread(target=end, name="dueq-stop", daemon=True).start()
+    await ended.wait()
