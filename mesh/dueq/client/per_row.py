@@ -192,7 +192,7 @@ def one_rank(rank: object) -> int:
     return rank
 
 
-def group_columns(groups: str | Iterable[str | None] | None, rows: int) -> tuple[U16, tuple[str, ...]]:
+def group_columns(groups: str | Iterable[str | None] | None, rows: int) -> tuple[U16 | U32, tuple[str, ...]]:
     """Check groups and return the place of each row's among their names, and these; empty when no row has one.
 
     Args:
@@ -213,7 +213,9 @@ def group_columns(groups: str | Iterable[str | None] | None, rows: int) -> tuple
     column = [places.setdefault(_group(row, group), len(places)) for row, group in enumerate(listed)]
     if not any(places):
         return NO_U16, ()
-    return np.array(column, np.uint16), tuple(places)
+    placed = np.array(column, np.uint32)
+    # Each request counts the groups of its own rows anew. Only a call may have more than 16 bits can count.
+    return placed if len(places) > 1 << 16 else placed.astype(np.uint16), tuple(places)
 
 
 def _group(row: int, group: str | None) -> str:

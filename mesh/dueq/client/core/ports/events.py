@@ -273,7 +273,7 @@ class Insert:
     job: bytes = b""
     job_until: int = 0
     rank: U16 = field(default_factory=lambda: NO_U16)
-    group: U16 = field(default_factory=lambda: NO_U16)
+    group: U16 | U32 = field(default_factory=lambda: NO_U16)
     groups: tuple[str, ...] = ()
     window: U32 = field(default_factory=lambda: NO_U32)
     expires: U64 = field(default_factory=lambda: NO_U64)
