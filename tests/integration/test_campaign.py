@@ -495,8 +495,12 @@ def test_bad_and_past_rows_are_refused_unless_the_specification_says_otherwise(
     with pytest.raises(InvalidRequest, match=r"1 of 3 rows cannot be messages.*1: due is null"):
         run(spark, mesh, spec_of(tmp_path, topic=topic))
     skipping = {"bad_rows": "skip"}
-    with pytest.raises(InvalidRequest, match="1 of 3 messages are due already"):
+    with pytest.raises(
+        InvalidRequest, match=r"1 of 3 messages are due already; .* has them delivered at once$"
+    ):
         run(spark, mesh, spec_of(tmp_path, topic=topic, load=skipping))
+    with pytest.raises(InvalidRequest, match="makes it another campaign: cancel this one first"):
+        run(spark, mesh, spec_of(tmp_path, topic=topic, load=skipping | {"atomic": False}))
     due = {"column": "at", "past": "skip"}
     done = run(spark, mesh, spec_of(tmp_path, topic=topic, load=skipping, due=due))
     assert (done.rows, done.bad, done.past, done.committed) == (3, 1, 1, 1)

@@ -154,8 +154,8 @@ def _counted(rows: DataFrame, spec: Spec) -> CampaignReport:
             f'([load] bad_rows = "skip" leaves them out): {said}'
         )
     if report.past and spec.due.past == "refuse":
-        raise InvalidRequest(
-            f"{report.past:,} of {report.rows:,} messages are due already; "
-            '[due] past = "skip" leaves them out, "send" has them delivered at once'
-        )
+        hint = '[due] past = "skip" leaves them out, "send" has them delivered at once'
+        if not spec.loading.atomic:
+            hint += "; either makes it another campaign: cancel this one first if a part of it was loaded"
+        raise InvalidRequest(f"{report.past:,} of {report.rows:,} messages are due already; {hint}")
     return report

@@ -206,9 +206,14 @@ def _left_behind(endpoint: tuple[str, ...], spec: Spec, job_id: str | None, dry:
     """Say what becomes of a campaign whose load was interrupted: the mesh knows whether it had been committed."""
     if dry:
         return "nothing was sent"
-    if not spec.loading.atomic:
-        return "what was loaded will be delivered; the same command loads the rest"
     name = job_id or spec.job_id
+    if not spec.loading.atomic:
+        rest = (
+            f"the rest cannot be planned again as it was; take it back: dueq campaign cancel {name}"
+            if spec.plan_moves
+            else "the same command loads the rest"
+        )
+        return f"what was loaded will be delivered; {rest}"
     try:
         with connect(endpoint, _ASK_S) as client:
             info = client.job(spec.topic, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ pytest.importorskip("pyspark")
 import dueq.campaign
 import dueq.spark
 from dueq.campaign.report import LOADED, CampaignReport
+from dueq.campaign.spec import Spec
 from dueq.cli import campaign
 from dueq.cli.main import run
 
@@ -56,3 +58,16 @@ def test_a_report_that_cannot_be_written_does_not_hide_that_all_is_loaded(
     else:
         assert "take it back: dueq campaign cancel spring-1" in said.out
     assert "the report cannot be written into /dev/full: No space left on device" in said.err
+
+
+@pytest.mark.parametrize(
+    ("past", "left"),
+    [
+        ("refuse", "the same command loads the rest"),
+        ("skip", "the rest cannot be planned again as it was; take it back: dueq campaign cancel a-job"),
+    ],
+)
+def test_who_interrupts_a_load_that_is_not_atomic_hears_what_can_be_done(past: str, left: str) -> None:
+    document = tomllib.loads(f'{SPEC}\npast = "{past}"\n[load]\natomic = false\n')
+    said = campaign._left_behind((), Spec.of(document, Path("/specs")), "a-job", dry=False)
+    assert said == f"what was loaded will be delivered; {left}"
