@@ -7,7 +7,7 @@ import heapq
 import json
 from collections.abc import Iterable
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import click
@@ -77,11 +77,20 @@ def _next(
     payloads: bool,
     count: int,
 ) -> list[ScheduledMessage]:
-    """The first `count` messages over all partitions; at most `count` are read of each."""
+    """The first `count` messages over all partitions.
+
+    A partition shows its messages in this order, so at most `count` are read of each; one of a fair topic shows one
+    group after the other, and is read to its end.
+    """
+    info = client.describe(topic)
     found: list[ScheduledMessage] = []
-    for partition in range(client.describe(topic).partitions):
-        messages = client.browse(topic, start=start, end=end, payloads=payloads, partitions=[partition])
-        found = heapq.nsmallest(count, [*found, *_first(messages, count, found)], key=_order)
+    for partition in range(info.partitions):
+        messages: Iterable[ScheduledMessage] = client.browse(
+            topic, start=start, end=end, payloads=payloads, partitions=[partition]
+        )
+        if info.kind != "fair":
+            messages = _first(messages, count, found)
+        found = heapq.nsmallest(count, chain(found, messages), key=_order)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -380,3 +381,15 @@ def test_a_recurrence_that_cannot_be_shown_was_made_nevertheless(
     assert shown.out == "updated nightly; next tick unknown: nobody leads p1\nnull\n"
     assert shown.err == "dueq: created hourly; next tick unknown: nobody leads p1\n"
     assert {found.name for found in client.recurrences("t")} == {"hourly", "nightly"}
+
+
+def test_the_soonest_of_a_fair_topic_come_first_whatever_their_groups(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its partitions show one group after the other."""
+    client.create_topic("f", kind="fair", partitions=2)
+    producer = client.producer("f")
+    producer.schedule_many([b""] * 40, timedelta(days=1), groups=[f"a{row % 4}" for row in range(40)])
+    soon = [producer.schedule(b"", timedelta(minutes=n), group=f"z{n}") for n in (1, 2, 3)]
+    assert run(["browse", "f", "--limit", "3", "--json"]) == 0
+    assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == soon
