@@ -12,7 +12,7 @@ import click
 
 from dueq import Consumer, Message
 from dueq.cli.delivered import line, line_options
-from dueq.cli.options import connect, mesh_options
+from dueq.cli.options import Seconds, connect, mesh_options
 from dueq.limits import CONSUMER_LEASES_MAX
 
 _RECEIVE_S = 0.5
@@ -51,7 +51,7 @@ _BATCH = 256
     help="Leases last their whole length, even if this process falls silent or dies.",
 )  # fmt: skip
 @click.option(
-    "--drain", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="SECONDS",
+    "--drain", type=Seconds(0, 86_400), default=10.0, show_default=True, metavar="SECONDS",
     help="How long printing may take after SIGTERM; what is not printed then is given back.",
 )  # fmt: skip
 @mesh_options

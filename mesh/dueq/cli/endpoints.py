@@ -67,7 +67,7 @@ def set_(
 
     Prints the secret that was made for it, which is never shown again.
     """
-    secrets = None if secrets_file is None else [line.strip() for line in secrets_file if line.strip()]
+    secrets = None if secrets_file is None else _lines(secrets_file)
     matching: dict[str, list[str]] = {}
     for text in only:
         field, equals, value = text.partition("=")
@@ -82,6 +82,13 @@ def set_(
         if made:  # first: it is never shown again, and what follows may fail
             click.echo(made)
         _warn(client, name)
+
+
+def _lines(file: IO[str]) -> list[str]:
+    try:
+        return [line.strip() for line in file if line.strip()]
+    except UnicodeDecodeError as error:
+        raise click.FileError(file.name, f"it is not UTF-8: {error}") from error
 
 
 @endpoint.command("list")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -16,6 +17,17 @@ from dueq.limits import DEFAULT_TIMEOUT_S
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:7400"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Seconds(click.FloatRange):
+    """A length of time that something waits for; "nan" is in no range, though it is outside of none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Check a value."""
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return seconds
 
 
 def mesh_options(function: _Function) -> _Function:

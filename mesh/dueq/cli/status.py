@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dueq import Client
-from dueq.cli.options import connect, json_option, mesh_options
+from dueq.cli.options import Seconds, connect, json_option, mesh_options
 from dueq.cli.sparkline import sparkline
 from dueq.cli.tables import new_table
 from dueq.errors import DueqError
@@ -30,7 +30,7 @@ _WIDTH = 140
 @click.command()
 @click.option("--watch", "-w", is_flag=True, help="Keep showing it until interrupted.")
 @click.option(
-    "--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, metavar="SECONDS",
+    "--every", type=Seconds(0.1, 86_400), default=1.0, show_default=True, metavar="SECONDS",
     help="With --watch: how often.",
 )  # fmt: skip
 @json_option

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,3 +38,15 @@ def test_a_new_secret_is_printed_whatever_comes_after(
     said = capsys.readouterr()
     assert said.out == "whsec_new\n"
     assert "Disconnected" in said.err
+
+
+def test_a_file_of_secrets_that_is_no_text_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "secrets"
+    file.write_bytes(b"whsec_\xff\n")
+    words = ["endpoint", "set", "orders", "--topic", "orders", "--url", "https://example.com/"]
+    assert run([*words, "--secrets", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert str(file) in said
+    assert "UTF-8" in said

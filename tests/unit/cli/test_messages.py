@@ -393,3 +393,12 @@ def test_the_soonest_of_a_fair_topic_come_first_whatever_their_groups(
     soon = [producer.schedule(b"", timedelta(minutes=n), group=f"z{n}") for n in (1, 2, 3)]
     assert run(["browse", "f", "--limit", "3", "--json"]) == 0
     assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == soon
+
+
+@pytest.mark.parametrize("words", [["status", "--every"], ["consume", "t", "--drain"]])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e9", "-1"])
+def test_lengths_of_time_have_bounds(
+    words: list[str], value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, value]) == 2
+    assert "is not in the range" in capsys.readouterr().err
