@@ -124,8 +124,8 @@ class Consumer:
         Args:
             batch: messages of this consumer, each in its hands.
             wait: return when committed on the in-sync replicas. Without it, return at once: the acks are sent
-                within 100 ms, repeated until confirmed, and confirmed by `close` at the latest. A refusal
-                (the lease was over) then goes to `on_lease_lost`.
+                within 100 ms and repeated until confirmed; `close` waits for that. A refusal (the lease was
+                over) then goes to `on_lease_lost`.
             timeout: with `wait`: seconds to wait; None for the client's default.
 
         Returns:
@@ -218,6 +218,7 @@ class Consumer:
     def close(self, timeout: float = CLOSE_S) -> None:
         """Confirm what was settled, give back everything else at once. Once more does nothing.
 
+        What no broker has confirmed in time is not repeated any more: such a message may come again.
         With detached leases, what you have received and not settled stays leased, until its lease runs out.
 
         Args:
