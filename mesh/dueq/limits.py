@@ -357,6 +357,8 @@ GATEWAY_JSON_BYTES_MAX: Final = 1 << 20
 """Longest JSON body of an HTTP request, and longest line of NDJSON."""
 GATEWAY_JSON_DEPTH_MAX: Final = 64
 """Deepest nesting of arrays and objects in JSON."""
+GATEWAY_WHEN_CHARS_MAX: Final = 64
+"""Longest text of an instant or a duration in an HTTP request, without the blanks around it."""
 GATEWAY_ITEMS_MAX: Final = 1000
 """Most items of an array in an HTTP request, of a page of a list, and failures that one answer shows."""
 GATEWAY_LIST_BYTES_MAX: Final = 16 << 20

@@ -45,6 +45,7 @@ def duration(value: Duration, where: str, most_ms: int = limits.DUE_MS_MAX) -> t
     Raises:
         Unfit: it is none, or longer.
     """
+    _check_length(value, where)
     ms = _duration_ms(value)
     if ms is None:
         raise Unfit(
@@ -81,6 +82,7 @@ def instant_ms(value: Instant, now_us: int, where: str) -> int:
     Raises:
         Unfit: it is none of these, before 1970 or too late; or Unix ms that look like seconds.
     """
+    _check_length(value, where)
     if isinstance(value, str):
         ms = _of_text(value.strip(), now_us, where)
     elif isinstance(value, int) and not isinstance(value, bool):
@@ -128,6 +130,18 @@ def of_time(at: datetime) -> str:
 def text_or_none(ms: int) -> str | None:
     """Return an instant as answers have it; None for 0, which is none."""
     return text(ms) if ms else None
+
+
+def _check_length(value: object, where: str) -> None:
+    """Refuse a text that is longer than any instant, before its parts are looked for.
+
+    A body may be one such text: to read a million parts held up every other client for seconds.
+    """
+    if isinstance(value, str) and len(text := value.strip()) > limits.GATEWAY_WHEN_CHARS_MAX:
+        most = limits.GATEWAY_WHEN_CHARS_MAX
+        raise Unfit(
+            f"{where} has at most {most} characters, not {len(text)}: {text[:80]!r:.80}", value, most, where
+        )
 
 
 def _of_text(value: str, now_us: int, where: str) -> int:

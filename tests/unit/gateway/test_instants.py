@@ -9,6 +9,7 @@ import pytest
 from dueq.client.times import moment
 from dueq.errors import InvalidRequest
 from dueq.gateway import instants
+from dueq.gateway.problems import Unfit, of_error
 
 pytest.importorskip("fastapi")
 
@@ -67,6 +68,31 @@ def test_a_duration_is_a_text_or_seconds() -> None:
 def test_a_duration_is_read_to_the_millisecond(said: float | str, ms: int) -> None:
     """A binary fraction may be a little more than the decimal one: that was a millisecond more."""
     assert instants.duration(said, "delay") == timedelta(milliseconds=ms)
+
+
+@pytest.mark.parametrize("text", ["1s" * 500_000, "1s" * 33, "-" + "1s" * 33, "1" * 5000])
+def test_a_text_that_is_longer_than_any_instant_is_refused_unread(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million parts of a duration were added up: meanwhile the gateway did nothing else."""
+    monkeypatch.setattr(instants, "_PART", None)
+    monkeypatch.setattr(instants, "_DATE", None)
+    for read in (
+        lambda: instants.instant_ms(text, NOW_US, "due"),
+        lambda: instants.duration(text, "due"),
+        lambda: instants.difference(text, "due"),
+    ):
+        with pytest.raises(Unfit, match="at most 64 characters") as refused:
+            read()
+        shown = of_error(refused.value)
+        assert (shown["where"], shown["limit"]) == ("due", 64)
+        assert len(shown["value"]) <= 200
+        assert len(shown["detail"]) <= 200
+
+
+def test_blanks_around_an_instant_do_not_count() -> None:
+    assert instants.instant_ms(" " * 100 + "90s" + " " * 100, NOW_US, "due") == 1_700_000_090_001
+    assert instants.duration("1s" * 32, "delay") == timedelta(seconds=32)
 
 
 @pytest.mark.parametrize(
