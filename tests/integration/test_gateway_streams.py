@@ -164,6 +164,9 @@ def test_those_that_wait_share_what_comes(gateway: Caller, http_topic: str) -> N
         ("consumer=w&held=x:1", 422),
         ("consumer=w&held=00000000000000000000000000", 422),
         ("consumer=w&held=00000000000000000000000000:0", 422),
+        ("consumer=w&held=00000000000000000000000000:9999999999999999999", 422),
+        ("consumer=w&held=00000000000000000000000000:" + "9" * 5000, 422),
+        ("consumer=w&held=00000000000000000000000000:%C2%B2", 422),
         ("unknown=1", 422),
     ],
 )

@@ -16,6 +16,7 @@ from starlette.websockets import WebSocket
 
 from dueq import Outcome, limits
 from dueq.gateway.flows import Flows
+from dueq.gateway.problems import Unfit
 from dueq.gateway.v1 import stream
 
 
@@ -98,6 +99,16 @@ def test_what_a_socket_has_not_sent_as_its_client_goes_is_given_back() -> None:
         assert not mesh.flows.by_lease
 
     asyncio.run(asyncio.wait_for(run(), 30))
+
+
+@pytest.mark.parametrize("token", ["9" * 5000, "9" * 20, "²", "0", "1\n", ""])
+def test_what_is_held_by_no_token_is_refused(token: str) -> None:
+    """Python reads no number of 5,000 digits, and that was a defect of the gateway: 500."""
+    with pytest.raises(Unfit, match="ID:TOKEN") as refused:
+        stream._held(f"x:17,y:{token}")
+    assert refused.value.where == "query.held"
+    assert len(str(refused.value)) < 200
+    assert stream._held("x:17") == [("x", 17)]
 
 
 async def turns() -> None:

@@ -22,9 +22,9 @@ from dueq.gateway.v1.model import Answer, Asked, Duration, Said, Topic
 
 router = APIRouter(prefix="/v1/topics/{topic}", tags=["leases"], route_class=JsonRoute)
 
-Token = Annotated[
-    str, Field(pattern="^[1-9][0-9]{0,18}$", description="The lease: a number, as a string.", examples=["17"])
-]
+TOKEN: Final = "^[1-9][0-9]{0,18}$"
+"""A lease's token as a text: its length is bounded, since Python reads no number of thousands of digits."""
+Token = Annotated[str, Field(pattern=TOKEN, description="The lease: a number, as a string.", examples=["17"])]
 
 
 class Lease(Asked):

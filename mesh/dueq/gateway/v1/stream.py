@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -25,7 +26,7 @@ from dueq.gateway import bodies, instants, problems
 from dueq.gateway.access import TheService, refuse_second
 from dueq.gateway.flows import Flow
 from dueq.gateway.service import Service
-from dueq.gateway.v1.leases import Leases, settle, shown
+from dueq.gateway.v1.leases import TOKEN, Leases, settle, shown
 from dueq.gateway.v1.model import Asked, Duration, Topic
 
 router = APIRouter(prefix="/v1/topics/{topic}", tags=["leases"])
@@ -135,7 +136,7 @@ def _held(text: str) -> list[pulls.Lease]:
     found = []
     for each in listed:
         message_id, _, token = each.partition(":")
-        if not (token.isascii() and token.isdigit()):
+        if re.fullmatch(TOKEN, token) is None:
             raise problems.Unfit(
                 f"query.held is ID:TOKEN, separated by commas, not {each!r:.80}", each, None, "query.held"
             )
