@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from fastapi import APIRouter, Depends, FastAPI
 
-from dueq import AsyncClient, __version__
+from dueq import AsyncClient, __version__, limits
 from dueq.gateway import manual, probes, problems
 from dueq.gateway.access import known_query
 from dueq.gateway.bodies import BodyRoom
@@ -49,6 +49,9 @@ from dueq.gateway.v1 import (
 )
 from dueq.gateway.v1.messages import ScheduledSome, Summary
 from dueq.gateway.v1.model import PROBLEM
+from dueq.gateway.webhooks.addresses import Addresses
+from dueq.gateway.webhooks.room import Room
+from dueq.gateway.webhooks.sending import Sender
 from dueq.gateway.webhooks.watching import Webhooks
 from dueq.sealing import Keys
 
@@ -111,11 +114,13 @@ def create_app(
         async with connect() as client:
             service = app.state.service = Service(client)
             feed = app.state.feed = Feed(service)
-            webhooks = app.state.webhooks = Webhooks(client, networks, keys)
-            tasks = Dispatcher(service, networks, issuer)
+            webhooks = app.state.webhooks = Webhooks(client, keys)
+            tasks = Dispatcher(service, issuer)
+            # One of each: endpoints and queues share the connections that a gateway may have.
+            sender, room = Sender(Addresses(networks)), Room(limits.WEBHOOK_CONNECTIONS_MAX)
             if not read_only:
-                webhooks.start()
-                tasks.start()
+                webhooks.start(sender, room)
+                tasks.start(sender, room)
             sides: list[Closing] = [webhooks, tasks]
             if doq_grpc:
                 from dueq.gateway.faces.doq.rpc import RpcServer  # its packages are an extra
@@ -123,7 +128,7 @@ def create_app(
                 server = RpcServer(Doq(service, app.state.doq_rates), doq_grpc, doq_errors)
                 await server.start()
                 sides.append(server)
-            ending = asyncio.create_task(_close(service, sides))
+            ending = asyncio.create_task(_close(service, sides, sender))
             try:
                 yield
             finally:
@@ -169,10 +174,13 @@ class Closing(Protocol):
     async def close(self) -> None: ...
 
 
-async def _close(service: Service, sides: Iterable[Closing]) -> None:
-    """Close the senders while the requests under way end."""
+async def _close(service: Service, sides: Iterable[Closing], sender: Sender) -> None:
+    """Close what sends while the requests under way end, and then its connections."""
     await service.stopping.wait()
-    await asyncio.gather(*(side.close() for side in sides))
+    try:
+        await asyncio.gather(*(side.close() for side in sides))
+    finally:
+        await sender.close()
 
 
 def _describe_more(app: FastAPI) -> None:

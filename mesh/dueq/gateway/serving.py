@@ -26,8 +26,8 @@ from dueq.gateway.service import Service
 from dueq.gateway.webhooks.addresses import Addresses
 from dueq.sealing import Keys
 
-_FILES: Final = limits.GATEWAY_CONNECTIONS_MAX + 4096
-"""Open files: connections of clients, those of webhooks, and a few more."""
+_FILES: Final = limits.GATEWAY_CONNECTIONS_MAX + limits.WEBHOOK_CONNECTIONS_MAX + 1024
+"""Open files: connections of clients, those to receivers, and a few more."""
 _LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):(?P<port>\d{1,5})")
 
 

@@ -127,7 +127,7 @@ def test_queues_are_looked_for_after_an_error_that_nobody_expected(monkeypatch: 
         connection = SimpleNamespace(clock=clock)
         service: Any = SimpleNamespace(client=SimpleNamespace(connection=connection))
         dispatcher = Dispatcher(service)
-        dispatcher.start()
+        dispatcher.start(SimpleNamespace(), Room(8))  # type: ignore[arg-type]
         await again.wait()
         await dispatcher.close()
 
@@ -162,7 +162,6 @@ def test_a_new_queue_is_served_while_the_last_requests_of_a_deleted_one_end(
 
     async def run() -> None:
         stage: Any = Served()
-        monkeypatch.setattr(dispatching, "Sender", lambda _: stage)
         dispatcher = Dispatcher(SimpleNamespace(client=stage))  # type: ignore[arg-type]
         labels = {LABEL: Configuration().label()}
         queues = ["old"]
@@ -172,7 +171,7 @@ def test_a_new_queue_is_served_while_the_last_requests_of_a_deleted_one_end(
             return [SimpleNamespace(name=QueueName("p", "l", each).topic, labels=labels) for each in queues]
 
         dispatcher._catalogue = SimpleNamespace(topics=topics)  # type: ignore[assignment]
-        dispatcher.start()
+        dispatcher.start(stage, Room(8))
         assert await stage.topics.get() == "cloud-tasks.l.old.p"
         await stage.sent.wait()
         queues[:] = ["new"]
@@ -219,7 +218,6 @@ def test_a_queue_that_is_made_again_at_once_is_served_while_the_last_requests_of
 
     async def run() -> None:
         stage: Any = Again()
-        monkeypatch.setattr(dispatching, "Sender", lambda _: stage)
         dispatcher = Dispatcher(SimpleNamespace(client=stage))  # type: ignore[arg-type]
         queue = SimpleNamespace(name="cloud-tasks.l.q.p", labels={LABEL: Configuration().label()})
 
@@ -228,7 +226,7 @@ def test_a_queue_that_is_made_again_at_once_is_served_while_the_last_requests_of
             return [queue]
 
         dispatcher._catalogue = SimpleNamespace(topics=topics)  # type: ignore[assignment]
-        dispatcher.start()
+        dispatcher.start(stage, Room(8))
         for _ in range(2):
             assert await stage.opened.get() == queue.name
         stage.answering.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -13,7 +13,6 @@ from dueq.client import endpoints
 from dueq.client.endpoints import StoredEndpoint
 from dueq.errors import DueqError, EndpointNotFound, SecretsSealed
 from dueq.gateway.logs import log
-from dueq.gateway.webhooks.addresses import Addresses
 from dueq.gateway.webhooks.answers import Answer
 from dueq.gateway.webhooks.counters import Counters
 from dueq.gateway.webhooks.outgoing import request_of
@@ -48,33 +47,35 @@ class Webhooks:
 
     Args:
         client: the SDK.
-        allowed: networks that receivers may be in, beside public addresses.
         keys: open the secrets of endpoints.
     """
 
-    def __init__(self, client: AsyncClient, allowed: Iterable[str] = (), keys: Keys | None = None) -> None:
+    def __init__(self, client: AsyncClient, keys: Keys | None = None) -> None:
         self._client, self._keys = client, keys
         self._warned = False
         self._locked: dict[str, int] = {}  # versions of endpoints whose secrets cannot be opened here
-        self._addresses = Addresses(allowed)
-        self._room = Room(limits.WEBHOOK_CONNECTIONS_MAX)
         self._workers: dict[str, Worker] = {}
         self._counters: dict[str, Counters] = {}
         self._stopping: dict[asyncio.Task[None], Worker] = {}
         self._asked = asyncio.Event()
-        self._sender: Sender | None = None
+        self._means: tuple[Sender, Room] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._now_us: Callable[[], int] = lambda: 0
 
-    def start(self) -> None:
-        """Begin."""
-        self._sender = Sender(self._addresses)
+    def start(self, sender: Sender, room: Room) -> None:
+        """Begin.
+
+        Args:
+            sender: of all requests of the gateway; it stays open until this is closed.
+            room: of all of them.
+        """
+        self._means = (sender, room)
         self._watching = self._begun()
 
     async def close(self) -> None:
         """Begin no more requests, let those under way end, and give everything else back. Once more does nothing."""
         watching, self._watching = self._watching, None
-        if watching is None or self._sender is None:
+        if watching is None:
             return
         watching.cancel()
         await asyncio.wait([watching])
@@ -82,7 +83,6 @@ class Webhooks:
             self._leave(name)
         hurried = [worker.stop(_DRAIN_S) for worker in self._stopping.values()]
         await asyncio.gather(*self._stopping, *hurried)
-        await self._sender.close()
 
     def look(self) -> None:
         """Endpoints have changed: do not wait for the next look."""
@@ -100,12 +100,12 @@ class Webhooks:
             SecretsSealed: this gateway cannot open its secrets.
         """
         found = await self._client.connection.follow(endpoints.find(name), None)
-        if self._sender is None:
+        if self._means is None:
             raise EndpointNotFound(f"this gateway does not serve endpoints: not {name!r:.80}")
         now_ms = (await self._client.connection.clock(True, None))() // 1000
         message = _Test(found.topic, f"test-{now_ms}", now_ms, now_ms)
         document = opened(found.document, self._keys)
-        return await request_of(message, document, now_ms).sent_by(self._sender, document["name"])
+        return await request_of(message, document, now_ms).sent_by(self._means[0], document["name"])
 
     # -------------------------------------------------------------- inside
 
@@ -158,11 +158,12 @@ class Webhooks:
         for name in self._counters.keys() - {each.name for each in found}:
             del self._counters[name]
             self._locked.pop(name, None)
-        assert self._sender is not None
+        assert self._means is not None
+        sender, room = self._means
         for name in wanted.keys() - self._workers.keys():
             counters = self._counters.setdefault(name, Counters())
             self._workers[name] = Worker(
-                self._client, self._sender, wanted[name], lambda: self._now_us(), counters, self._room
+                self._client, sender, wanted[name], lambda: self._now_us(), counters, room
             )
 
     def _opened(self, found: StoredEndpoint) -> StoredEndpoint | None:

@@ -18,6 +18,7 @@ from dueq.client.endpoints import StoredEndpoint, new_secret
 from dueq.errors import Disconnected, EndpointNotFound, SecretsSealed
 from dueq.gateway.webhooks import watching
 from dueq.gateway.webhooks.answers import Answer
+from dueq.gateway.webhooks.room import Room
 from dueq.gateway.webhooks.watching import Webhooks
 from dueq.sealing import Keys
 
@@ -93,10 +94,14 @@ class Receiver:
         pass
 
 
-async def sent_to_a_target(monkeypatch: pytest.MonkeyPatch, mesh: Mesh) -> tuple[Webhooks, Receiver]:
+def begin(webhooks: Webhooks) -> None:
+    """Begin where nothing is sent."""
+    webhooks.start(Receiver(), Room(8))  # type: ignore[arg-type]
+
+
+async def sent_to_a_target(mesh: Mesh) -> tuple[Webhooks, Receiver]:
     """Have a message sent to a target that may take ten minutes, by an endpoint that gives others no time."""
     receiver = Receiver()
-    monkeypatch.setattr(watching, "Sender", lambda _: receiver)
     payload, headers = Target("https://example.org/", deadline=600.0).around(b"x")
 
     async def extend(*_: Any, **__: Any) -> None:
@@ -109,7 +114,7 @@ async def sent_to_a_target(monkeypatch: pytest.MonkeyPatch, mesh: Mesh) -> tuple
         )
     )  # fmt: skip
     webhooks = Webhooks(mesh)  # type: ignore[arg-type]
-    webhooks.start()
+    webhooks.start(receiver, Room(8))  # type: ignore[arg-type]
     assert await mesh.opened.get() == "a"
     await receiver.begun.get()
     return webhooks, receiver
@@ -142,7 +147,7 @@ def test_what_is_in_use_is_served_as_it_is_now() -> None:
     async def story() -> None:
         mesh = Mesh([stored("a"), stored("b"), stored("c", disabled="410")])
         webhooks = Webhooks(mesh)  # type: ignore[arg-type]
-        webhooks.start()
+        begin(webhooks)
         assert sorted([await mesh.opened.get(), await mesh.opened.get()]) == ["a", "b"]
         mesh.found = [[stored("a", 2), stored("b")]]
         assert (await mesh.opened.get(), await mesh.closed.get()) == ("a", "a")
@@ -163,7 +168,7 @@ def test_an_endpoint_of_a_topic_that_was_made_again_is_served_as_it_is_now() -> 
     async def story() -> None:
         mesh = Mesh([stored("a")])
         webhooks = Webhooks(mesh)  # type: ignore[arg-type]
-        webhooks.start()
+        begin(webhooks)
         assert await mesh.opened.get() == "a"
         mesh.found = [[stored("a", url="https://example.org")]]
         assert (await mesh.opened.get(), await mesh.closed.get()) == ("a", "a")
@@ -174,11 +179,11 @@ def test_an_endpoint_of_a_topic_that_was_made_again_is_served_as_it_is_now() -> 
 
 @pytest.mark.parametrize("following", [[stored("a", 2)], [stored("a", 2, "410")], []])
 def test_a_request_under_way_ends_in_its_own_time_though_its_endpoint_changes(
-    monkeypatch: pytest.MonkeyPatch, following: list[StoredEndpoint]
+    following: list[StoredEndpoint],
 ) -> None:
     async def story() -> None:
         mesh = Mesh([stored("a", timeout_ms=0)])
-        webhooks, receiver = await sent_to_a_target(monkeypatch, mesh)
+        webhooks, receiver = await sent_to_a_target(mesh)
         mesh.found = [following]
         assert await mesh.closed.get() == "a"
         receiver.answer.set_result(Answer(200, ""))
@@ -195,7 +200,7 @@ def test_a_gateway_that_ends_waits_for_requests_of_former_endpoints_no_longer_th
 
     async def story() -> None:
         mesh = Mesh([stored("a", timeout_ms=0)])
-        webhooks, _ = await sent_to_a_target(monkeypatch, mesh)
+        webhooks, _ = await sent_to_a_target(mesh)
         mesh.found = [[stored("a", 2)]]
         assert await mesh.closed.get() == "a"
         await webhooks.close()
@@ -211,7 +216,7 @@ def test_sealed_endpoints_are_served_by_who_has_the_key_and_others_say_so() -> N
         sealed = replace(plain, document=keys.sealed(plain.document))
         mesh = Mesh([sealed, stored("b")])
         webhooks = Webhooks(mesh)  # type: ignore[arg-type]
-        webhooks.start()
+        begin(webhooks)
         assert await mesh.opened.get() == "b"
         counters = webhooks.counters("of-a")
         assert counters is not None
@@ -222,7 +227,7 @@ def test_sealed_endpoints_are_served_by_who_has_the_key_and_others_say_so() -> N
         await webhooks.close()
         mesh = Mesh([sealed])
         webhooks = Webhooks(mesh, keys=keys)  # type: ignore[arg-type]
-        webhooks.start()
+        begin(webhooks)
         assert await mesh.opened.get() == "a"
         await webhooks.close()
 
@@ -235,7 +240,7 @@ def test_errors_end_nothing() -> None:
             [stored("a")], Disconnected("nobody there"), KeyError("a bug"), [stored("a"), stored("b")]
         )
         webhooks = Webhooks(mesh)  # type: ignore[arg-type]
-        webhooks.start()
+        begin(webhooks)
         assert [await mesh.opened.get(), await mesh.opened.get()] == ["a", "b"]
         assert mesh.closed.empty()
         await webhooks.close()

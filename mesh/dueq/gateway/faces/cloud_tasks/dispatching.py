@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal
 
 from multidict import CIMultiDict
@@ -34,7 +34,6 @@ from dueq.gateway.faces.cloud_tasks.status import RpcError
 from dueq.gateway.faces.cloud_tasks.task import Attempts, Task
 from dueq.gateway.logs import log
 from dueq.gateway.service import Service
-from dueq.gateway.webhooks.addresses import Addresses
 from dueq.gateway.webhooks.answers import Answer, reason_of
 from dueq.gateway.webhooks.room import Room
 from dueq.gateway.webhooks.sending import Sender
@@ -68,35 +67,35 @@ class Dispatcher:
 
     Args:
         service: the mesh.
-        allowed: networks that receivers may be in, beside public addresses.
         issuer: of tokens for tasks that have an identity.
     """
 
-    def __init__(self, service: Service, allowed: Iterable[str] = (), issuer: Issuer | None = None) -> None:
-        self._service, self._addresses, self._issuer = service, Addresses(allowed), issuer
+    def __init__(self, service: Service, issuer: Issuer | None = None) -> None:
+        self._service, self._issuer = service, issuer
         self._catalogue = Catalogue()
-        self._room = Room(limits.WEBHOOK_CONNECTIONS_MAX)
-        self._sender: Sender | None = None
         self._workers: dict[QueueName, _Worker] = {}
         self._stopping: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin."""
-        self._sender = Sender(self._addresses)
-        self._watching = asyncio.create_task(self._watch(), name="cloud tasks")
+    def start(self, sender: Sender, room: Room) -> None:
+        """Begin.
+
+        Args:
+            sender: of all requests of the gateway; it stays open until this is closed.
+            room: of all of them.
+        """
+        self._watching = asyncio.create_task(self._watch(sender, room), name="cloud tasks")
 
     async def close(self) -> None:
         """Begin no more requests, let those under way end, and give everything else back. Once more does nothing."""
         watching, self._watching = self._watching, None
-        if watching is None or self._sender is None:
+        if watching is None:
             return
         watching.cancel()
         await asyncio.wait([watching])
         for name in list(self._workers):
             self._leave(name)
         await asyncio.gather(*self._stopping)
-        await self._sender.close()
 
     def _leave(self, name: QueueName) -> None:
         """Serve a queue no more; other queues do not wait for its last requests."""
@@ -104,11 +103,11 @@ class Dispatcher:
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
 
-    async def _watch(self) -> None:
+    async def _watch(self, sender: Sender, room: Room) -> None:
         failed = False
         while True:
             try:
-                await self._look()
+                await self._look(sender, room)
                 failed = False
             except DueqError as error:
                 # Workers go on with the queues that they serve: the mesh's answers decide.
@@ -120,7 +119,7 @@ class Dispatcher:
                 log.error("cloud_tasks.look_broken", error=repr(error))
             await asyncio.sleep(_POLL_S)
 
-    async def _look(self) -> None:
+    async def _look(self, sender: Sender, room: Room) -> None:
         """Serve the queues that there are, as they are set now."""
         clock = await self._service.client.connection.clock(True, None)
         found: dict[QueueName, Configuration] = {}
@@ -131,10 +130,9 @@ class Dispatcher:
             self._leave(name)
         for name, wanted in found.items():
             worker = self._workers.get(name)
-            assert self._sender is not None
             if worker is None:
                 self._workers[name] = _Worker(
-                    self._service.client, self._sender, name, wanted, clock, self._room, self._issuer
+                    self._service.client, sender, name, wanted, clock, room, self._issuer
                 )
             else:
                 worker.configuration = wanted
