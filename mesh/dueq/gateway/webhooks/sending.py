@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import socket
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -35,6 +37,9 @@ _AT_ONCE_BYTES: Final = 1 << 20
 
 _INTERIM_MAX: Final = 16
 """Most answers of status 1xx before the one that counts: a flood of them would keep the gateway busy."""
+
+
+_HEAD_ENDS: Final = re.compile(rb"\n\r?\n")
 
 
 _asking: Final[ContextVar[str]] = ContextVar("asking", default="")
@@ -134,6 +139,48 @@ class _Response(aiohttp.ClientResponse):
             del protocol.read
 
 
+class _Protocol(ResponseHandler):
+    """A connection whose parser gets the head of an answer by itself.
+
+    The parser tells what it has found once it has read all of a piece. If no HTTP follows the head, such as the body of
+    a 204, it would tell nothing: a message that has arrived would be sent again until it is dead.
+    """
+
+    _heads = 0
+    """How many heads may still come until the answer is there."""
+    _last = b""
+    """The end of what came before: a head may end with the next piece."""
+
+    def set_response_params(self, **params: Any) -> None:
+        self._heads, self._last = _INTERIM_MAX + 1, b""
+        super().set_response_params(**params)
+
+    def feed_data(self, data: Any, size: int = 0) -> None:
+        if data[0].code >= 200:
+            self._heads = 0
+        super().feed_data(data, size)
+
+    def data_received(self, data: bytes) -> None:
+        while self._heads and (found := _HEAD_ENDS.search(self._last + data)):
+            end = found.end() - len(self._last)
+            self._heads, self._last = self._heads - 1, b""
+            super().data_received(data[:end])
+            data = data[end:]
+            if not data or self.exception() is not None:
+                return
+        self._last = (self._last + data)[-2:]
+        super().data_received(data)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Makes such connections."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        made: Any = partial(_Protocol, loop=self._loop)
+        self._factory = made
+
+
 class Sender:
     """Sends requests, to addresses that are allowed and nowhere else. For the tasks of one loop; close it."""
 
@@ -144,7 +191,7 @@ class Sender:
         lookups: Any = self._lookups
         self._session = aiohttp.ClientSession(
             response_class=_Response,
-            connector=aiohttp.TCPConnector(
+            connector=_Connector(
                 resolver=aiohttp.ThreadedResolver(lookups),
                 limit=limits.WEBHOOK_CONNECTIONS_MAX,
                 keepalive_timeout=_KEPT_ALIVE_S,

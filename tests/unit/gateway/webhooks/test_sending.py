@@ -286,6 +286,41 @@ def test_a_few_interim_answers_are_passed_over_each_time() -> None:
         assert [each.status for each in post(url, url, timeout_s=60.0)] == [200, 200]
 
 
+EARLY = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ([b"HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\njunk"], 204),
+        ([EARLY + b"HTTP/1.1 204 No Content\n\njunk"], 204),
+        ([b"HTTP/1.1 204 No Content\r\n", b"\r\njunk"], 204),
+        ([b"HTTP/1.1 204 No Content\r\n\r", b"\njunk"], 204),
+        ([EARLY + b"HTTP/1.1 503 No\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 junk"], 503),
+        ([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\njunk"], 200),
+    ],
+)
+def test_the_answer_counts_though_no_http_follows_it(said: list[bytes], status: int) -> None:
+    """A message that has arrived would be sent again until it is dead. The connection is not used again."""
+    connected: list[int] = []
+
+    def serve(listener: socket.socket) -> None:
+        for _ in range(2):
+            connection, _address = listener.accept()
+            connected.append(1)
+            with connection, contextlib.suppress(OSError):
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                while connection.recv(65_536):
+                    for piece in said:
+                        connection.sendall(piece)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        assert [each.status for each in post(url, url, timeout_s=60.0)] == [status, status]
+    assert len(connected) == 2
+
+
 def send(sender: Sender, number: int, whose: str) -> Coroutine[Any, Any, Answer]:
     return sender.send("POST", f"http://h{number}.test:1/", CIMultiDict(), b"", 60.0, whose)
 
