@@ -365,6 +365,8 @@ GATEWAY_LIST_BYTES_MAX: Final = 16 << 20
 """Payloads that a page of a list shows; a longer one comes alone."""
 GATEWAY_BODIES_BYTES_MAX: Final = 256 << 20
 """Bodies of HTTP requests that one gateway holds at once; beyond that requests get Busy."""
+GATEWAY_ANSWERS_BYTES_MAX: Final = 256 << 20
+"""Bodies of HTTP answers that one gateway holds at once; beyond that requests for payloads get Busy."""
 GATEWAY_LOOKED_AT_MAX: Final = 16_384
 """Messages that one request for a list looks at; it then ends with a cursor, also if few of them are in the list."""
 GATEWAY_PAUSE_MS: Final = 30_000
@@ -514,6 +516,8 @@ assert GATEWAY_ITEMS_MAX <= REQUEST_ROWS_MAX
 assert PULL_WAIT_MS < GATEWAY_STOP_MS
 assert GATEWAY_JSON_BYTES_MAX <= REQUEST_BYTES_MAX
 assert PAYLOAD_BYTES_MAX < GATEWAY_BODIES_BYTES_MAX
+# Payloads are a third longer in base64.
+assert PAYLOAD_BYTES_MAX * 4 // 3 < GATEWAY_ANSWERS_BYTES_MAX // 2
 assert APPEND_RECORDS <= APPEND_WINDOW_RECORDS
 assert REQUESTS_IN_FLIGHT_MAX * 2 <= DEDUP_WINDOW
 assert LEASE_ALONG_MS < LEASE_GATHER_MS

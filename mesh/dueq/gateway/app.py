@@ -18,6 +18,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from dueq import AsyncClient, __version__, limits
 from dueq.gateway import manual, probes, problems
 from dueq.gateway.access import known_query
+from dueq.gateway.answer_room import InPieces
 from dueq.gateway.bodies import BodyRoom
 from dueq.gateway.cut_off import CutOff
 from dueq.gateway.dashboard import pages
@@ -148,6 +149,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.room = BodyRoom()
+    app.state.answers = BodyRoom(limits.GATEWAY_ANSWERS_BYTES_MAX, "answers are being sent")
     app.state.read_only, app.state.known = read_only, {}
     app.state.issuer = issuer
     app.state.doq_errors, app.state.doq_rates = doq_errors, Rates(lambda: int(time.monotonic()))
@@ -158,6 +160,7 @@ def create_app(
         app.include_router(router, responses=PROBLEM, dependencies=strict)
     manual.install(app)
     pages.install(app)
+    app.add_middleware(InPieces)
     if read_only:
         app.add_middleware(ReadOnly)
     app.add_middleware(CutOff)

@@ -26,14 +26,21 @@ _PAUSE_S: Final = limits.GATEWAY_PAUSE_MS / 1000
 
 
 class BodyRoom:
-    """The memory that bodies of all requests share.
+    """The memory that bodies of all requests share, or those of all answers.
+
+    Args:
+        most: bytes at most.
+        of: what takes it, for the refusal.
 
     Attributes:
+        most: bytes at most.
         taken: bytes, as of now.
     """
 
-    def __init__(self, most: int = limits.GATEWAY_BODIES_BYTES_MAX) -> None:
-        self._most = most
+    def __init__(
+        self, most: int = limits.GATEWAY_BODIES_BYTES_MAX, of: str = "bodies are being read"
+    ) -> None:
+        self.most, self._of = most, of
         self.taken = 0
 
     def take(self, count: int) -> None:
@@ -42,10 +49,8 @@ class BodyRoom:
         Raises:
             Busy: there is not so much just now; nothing was taken.
         """
-        if self.taken + count > self._most:
-            raise Busy(
-                f"{self.taken} bytes of bodies are being read, and {self._most} are the limit", _RETRY_S
-            )
+        if self.taken + count > self.most:
+            raise Busy(f"{self.taken} bytes of {self._of}, and {self.most} are the limit", _RETRY_S)
         self.taken += count
 
     def give(self, count: int) -> None:

@@ -57,6 +57,12 @@ class Page:
     messages: list[ScheduledMessage] = field(default_factory=list)
     cursor: str | None = None
 
+    @property
+    def size(self) -> int:
+        """How long its payloads are, or would be at most if it were read with them."""
+        sizes = [each.size for each in self.messages]
+        return min(sum(sizes), max(limits.GATEWAY_LIST_BYTES_MAX, *sizes, 0))
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:

@@ -6,8 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response, status
 
+from dueq import MessageState
 from dueq.gateway import instants
 from dueq.gateway.access import TheService
+from dueq.gateway.answer_room import TheAnswer
 from dueq.gateway.bodies import JsonRoute
 from dueq.gateway.service import Service
 from dueq.gateway.v1.changes import Change, Move, said
@@ -31,6 +33,7 @@ async def shown(
     topic: Topic,
     key: Key,
     service: TheService,
+    answer: TheAnswer,
     response: Response,
     group: Group = None,
     payload: Annotated[bool, Query(description="Show the payload too.")] = True,
@@ -39,7 +42,13 @@ async def shown(
     ] = False,
 ) -> MessageAnswer:
     """The one that waits or that a consumer has. The ETag is its id and version."""
-    found = await service.client.get(topic, key=key, group=group, payload=payload, linearizable=linearizable)
+
+    async def read(payload: bool) -> MessageState:
+        return await service.client.get(
+            topic, key=key, group=group, payload=payload, linearizable=linearizable
+        )
+
+    found = await (answer.read(read, lambda found: found.size) if payload else read(False))
     response.headers["etag"] = etag(found.id, found.version)
     return message_answer(found)
 

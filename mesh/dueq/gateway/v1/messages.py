@@ -16,9 +16,10 @@ from dueq.client.core.ports.shared_body import NamedBody
 from dueq.errors import DueqError, RequestDiffers
 from dueq.gateway import instants, once, problems
 from dueq.gateway.access import TheService
+from dueq.gateway.answer_room import TheAnswer
 from dueq.gateway.bodies import JsonRoute, content_type, parsed, whole
 from dueq.gateway.lines import Answers, Loading
-from dueq.gateway.listing import Wanted
+from dueq.gateway.listing import Page, Wanted
 from dueq.gateway.problems import Refusal, Unfit
 from dueq.gateway.service import Load, NewMessage, Service
 from dueq.gateway.v1 import contents, targets
@@ -295,6 +296,7 @@ _LINE: Final = TypeAdapter(AskedLine)
 async def listed(
     topic: Topic,
     service: TheService,
+    answer: TheAnswer,
     state: Annotated[
         Literal["waiting", "leased", "dead"],
         Query(description="Only messages in this state. Leased ones are not found by time or with payloads."),
@@ -322,8 +324,12 @@ async def listed(
     now_us = await service.now_us()
     begin = instants.instant_ms(from_, now_us, "query.from") if from_ else None
     end = instants.instant_ms(until, now_us, "query.until") if until else None
-    wanted = Wanted(topic, state, begin, end, key_prefix, payloads, limit)
-    page = await wanted.page(service.client, cursor)
+
+    async def read(payloads: bool) -> Page:
+        wanted = Wanted(topic, state, begin, end, key_prefix, payloads, limit)
+        return await wanted.page(service.client, cursor)
+
+    page = await (answer.read(read, lambda page: page.size) if payloads else read(False))
     shown = [
         ListedMessage(**_fields(found), reason=found.reason or None, holder=None, lease_ends=None)
         for found in page.messages
@@ -358,6 +364,7 @@ async def shown(
     topic: Topic,
     message_id: str,
     service: TheService,
+    answer: TheAnswer,
     response: Response,
     payload: Annotated[bool, Query(description="Show the payload too.")] = True,
     linearizable: Annotated[
@@ -365,7 +372,11 @@ async def shown(
     ] = False,
 ) -> MessageAnswer:
     """The ETag is the id and the version."""
-    found = await service.client.get(topic, message_id, payload=payload, linearizable=linearizable)
+
+    async def read(payload: bool) -> MessageState:
+        return await service.client.get(topic, message_id, payload=payload, linearizable=linearizable)
+
+    found = await (answer.read(read, lambda found: found.size) if payload else read(False))
     response.headers["etag"] = etag(found.id, found.version)
     return message_answer(found)
 

@@ -1,0 +1,104 @@
+"""The memory that answers of all requests share: a client may ask for long payloads, and take nothing of them.
+
+Answers leave piece by piece, so that a request is over only when its client has taken nearly all of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final, TypeVar
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dueq import limits
+from dueq.gateway.bodies import BodyRoom
+
+T = TypeVar("T")
+
+PIECE: Final = limits.GATEWAY_BYTES_PER_S_MIN * limits.GATEWAY_PAUSE_MS // 1000
+"""Bytes of an answer that leave at once: as with bodies that come, a client that is slower is cut off."""
+_KEY: Final = "dueq.answer"
+
+
+def shown(size: int) -> int:
+    """Return how long a payload of so many bytes is in an answer: base64, at most, but for texts with many escapes."""
+    return size * 4 // 3 + 4
+
+
+_MOST: Final = shown(limits.PAYLOAD_BYTES_MAX)
+
+
+class AnswerRoom:
+    """The room of one answer.
+
+    Args:
+        room: of all.
+    """
+
+    def __init__(self, room: BodyRoom) -> None:
+        self._room = room
+        self._taken = 0
+
+    async def read(self, get: Callable[[bool], Awaitable[T]], size: Callable[[T], int]) -> T:
+        """Read something with payloads, once there is room for them.
+
+        Args:
+            get: reads it, with payloads or without.
+            size: how long the payloads of what was read are, which may be without them.
+
+        Raises:
+            Busy: answers that others have not taken yet hold too much.
+        """
+        # While the room is nearly empty, it is known without asking that there is enough.
+        enough = self._room.taken + _MOST <= self._room.most // 2
+        self._take(_MOST if enough else shown(size(await get(False))))
+        return await get(True)
+
+    def hold(self, size: int) -> None:
+        """Hold so many bytes from now on, whether there is room or not: they are here."""
+        self._room.give(self._taken - size)
+        self._taken = size
+
+    def _take(self, size: int) -> None:
+        self._room.take(size)
+        self._taken += size
+
+
+class InPieces:
+    """Sends answers piece by piece, and gives their room back once they are sent."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = scope[_KEY] = AnswerRoom(scope["app"].state.answers)
+
+        async def in_pieces(message: Message) -> None:
+            body = message.get("body", b"")
+            if message["type"] == "http.response.body":
+                answer.hold(len(body))
+            begin = 0
+            while len(body) - begin > PIECE:
+                await send({**message, "body": body[begin : begin + PIECE], "more_body": True})
+                begin += PIECE
+            await send({**message, "body": body[begin:]} if begin else message)
+
+        try:
+            await self._app(scope, receive, in_pieces)
+        finally:
+            answer.hold(0)
+
+
+async def _answer(connection: HTTPConnection) -> AnswerRoom:
+    answer: AnswerRoom = connection.scope[_KEY]
+    return answer
+
+
+TheAnswer = Annotated[AnswerRoom, Depends(_answer)]
+"""A parameter of this type is the room of the request's answer."""

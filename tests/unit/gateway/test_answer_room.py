@@ -1,0 +1,153 @@
+"""Answers hold memory until their clients have taken them, and only so much of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from starlette.types import Message, Receive, Scope, Send
+
+from dueq import AsyncClient
+from dueq.errors import Busy
+from dueq.gateway import answer_room
+from dueq.gateway.answer_room import PIECE, AnswerRoom, InPieces, shown
+from dueq.gateway.app import create_app
+from dueq.gateway.bodies import BodyRoom
+from dueq.gateway.service import Service
+from dueq.testing import amesh
+
+PAYLOAD = bytes(range(256)) * 4096
+"""One MiB that is no text."""
+
+
+class Client:
+    """Asks for a path, and takes the beginning of the answer; the rest when the test says so."""
+
+    def __init__(self, app: Any, path: str, query: str = "", method: str = "GET") -> None:
+        self.sent: list[Message] = []
+        self.begun, self.takes = asyncio.Event(), asyncio.Event()
+        scope = {
+            "type": "http", "method": method, "path": path, "raw_path": path.encode(), "http_version": "1.1",
+            "query_string": query.encode(), "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1),
+        }  # fmt: skip
+        self.served = asyncio.create_task(app(scope, self._receive, self._send))
+
+    async def _receive(self) -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def _send(self, message: Message) -> None:
+        self.sent.append(message)
+        if message["type"] == "http.response.body":
+            self.begun.set()
+            await self.takes.wait()
+
+    async def answer(self) -> tuple[int, Any]:
+        """Take all of it."""
+        self.takes.set()
+        await self.served
+        start, *rest = self.sent
+        body = b"".join(each["body"] for each in rest)
+        return start["status"], json.loads(body) if body else None
+
+
+def with_payload(story: Callable[[Any, AsyncClient, str], Awaitable[None]], most: int) -> None:
+    """Run a story at a gateway with a message of one MiB and so much room for answers."""
+
+    async def run() -> None:
+        with amesh() as mesh:
+            client = mesh.client()
+            await client.create_topic("t", partitions=1, keys="unique")
+            scheduled = await client.producer("t").schedule(PAYLOAD, timedelta(hours=1), key="k")
+            app = create_app(lambda: client)
+            app.state.service = Service(client)
+            app.state.answers = BodyRoom(most, "answers are being sent")
+            await story(app, client, scheduled)
+            assert app.state.answers.taken == 0
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+@pytest.mark.parametrize("path", ["messages/{}", "keys/k", "messages"])
+def test_clients_that_take_nothing_of_their_answers_hold_no_more_than_the_room(path: str) -> None:
+    async def story(app: Any, _: AsyncClient, message_id: str) -> None:
+        path_ = "/v1/topics/t/" + path.format(message_id)
+        query = "payloads=true" if path == "messages" else ""
+        slow = [Client(app, path_, query) for _ in range(2)]
+        for each in slow:
+            await each.begun.wait()
+        assert 2 * len(PAYLOAD) < app.state.answers.taken <= 3 * len(PAYLOAD)
+        status, problem = await Client(app, path_, query).answer()
+        assert (status, problem["error"], problem["retry"]) == (429, "Busy", True)
+        assert f"answers are being sent, and {3 * len(PAYLOAD)} are the limit" in problem["detail"]
+        assert (await Client(app, path_, "payload=false" if query == "" else "").answer())[0] == 200
+        for each in slow:
+            assert (await each.answer())[0] == 200
+        assert (await Client(app, path_, query).answer())[0] == 200
+
+    with_payload(story, 3 * len(PAYLOAD))
+
+
+def test_an_answer_leaves_in_pieces_and_head_has_none() -> None:
+    async def story(app: Any, client: AsyncClient, message_id: str) -> None:
+        path = f"/v1/topics/t/messages/{message_id}"
+        got = Client(app, path)
+        assert (await got.answer())[0] == 200
+        bodies = [each for each in got.sent if each["type"] == "http.response.body"]
+        assert {len(each["body"]) for each in bodies[:-1]} == {PIECE}
+        assert [each.get("more_body", False) for each in bodies] == [True] * (len(bodies) - 1) + [False]
+        assert await Client(app, path, method="HEAD").answer() == (200, None)
+
+    with_payload(story, 3 * len(PAYLOAD))
+
+
+def test_room_is_given_back_whatever_becomes_of_the_answer() -> None:
+    room = BodyRoom(100)
+    scope: Scope = {"type": "http", "app": SimpleNamespace(state=SimpleNamespace(answers=room))}
+
+    async def broken(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.body", "body": b"x" * 300})  # others have to wait for it
+        with pytest.raises(Busy):
+            room.take(1)
+        raise OSError("the client has gone")
+
+    async def nothing(*_: Any) -> None:
+        pass
+
+    async def run() -> None:
+        with pytest.raises(OSError, match="gone"):
+            await InPieces(broken)(scope, nothing, nothing)  # type: ignore[arg-type]
+        assert room.taken == 0
+
+    asyncio.run(run())
+
+
+def test_while_little_is_held_the_size_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes another request to the mesh."""
+    monkeypatch.setattr(answer_room, "_MOST", 50)
+
+    async def run() -> None:
+        asked: list[bool] = []
+
+        async def get(payload: bool) -> int:
+            asked.append(payload)
+            return 12
+
+        room = BodyRoom(100)
+        first, second = AnswerRoom(room), AnswerRoom(room)
+        assert await first.read(get, int) == await second.read(get, int) == 12
+        assert asked == [True, False, True]
+        assert room.taken == 50 + shown(12)
+        first.hold(16)
+        second.hold(0)
+        assert room.taken == 16
+
+    asyncio.run(run())
