@@ -322,7 +322,8 @@ class AsyncConsumer:
         runtime, inbox = self._runtime, self._inbox
         if runtime is None or runtime.forked:
             runtime = await self._live()
-        await self._arrivals.give_way()  # not after taking: a task that is cancelled then would have taken in vain
+        # Not after taking: a task that is cancelled then would have taken in vain.
+        await self._arrivals.give_way()
         if inbox.lost:
             self._tell_of_lost()
         taken = inbox.take(number, runtime.mono_us()) or await self._wait(runtime, number, timeout)
