@@ -1,7 +1,8 @@
 """Connections of clients, with patience that ends.
 
 uvicorn waits for ever: for the rest of a request's head, and for a client that takes nothing of its answer, even while
-the connection is being closed. Here both are cut off, so that such clients cost a bounded time.
+the connection is being closed. Here both are cut off, so that such clients cost a bounded time. A client that is slow,
+but goes on taking, is not.
 
 A client that sends more than is taken gets the answer all the same. A socket that is closed with unread bytes resets
 the connection, and the client loses the part of the answer that it has not read yet. So further bytes are read and
@@ -11,9 +12,11 @@ dropped for a while.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import re
 import socket
 import struct
+import termios
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
@@ -46,6 +49,11 @@ class Patience:
     def __init__(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def waits(self) -> bool:
+        """Whether it has begun, and neither ended nor cut off."""
+        return self._timer is not None
+
     def begin(self, cut_off: Callable[[], object], seconds: float | None = None) -> None:
         """Cut the connection off after this long, or the longest pause, unless `end` is called before."""
         if self._timer is None:
@@ -59,8 +67,50 @@ class Patience:
             self._timer = None
 
 
+class Taking:
+    """Cuts a connection off whose client takes nothing for the longest pause.
+
+    Whether all that is due was taken says too little: a client that is slow, but goes on, may take minutes for it.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._patience = Patience()
+        self._left = 0
+
+    def begin(self) -> None:
+        """Bytes are due to the client, unless that is known already."""
+        if not self._patience.waits:
+            self._left = self._untaken()
+            self._patience.begin(self._late)
+
+    def end(self) -> None:
+        """Nothing is, or the connection is no more."""
+        self._patience.end()
+
+    def _late(self) -> None:
+        self._patience.end()
+        left = self._untaken()
+        if left < self._left:
+            self._left = left
+            self._patience.begin(self._late)
+        else:
+            cut_off(self._transport)
+
+    def _untaken(self) -> int:
+        """Bytes that the client has not taken: the kernel holds some, and takes more only once it has much room."""
+        found = self._transport.get_extra_info("socket")
+        held = 0
+        if found is not None:
+            (held,) = struct.unpack("i", fcntl.ioctl(found.fileno(), termios.TIOCOUTQ, bytes(4)))
+        return self._transport.get_write_buffer_size() + held
+
+
 class Ending:
     """A transport whose `close` ends the connection so that the client can read the answer first.
+
+    A transport that is closed waits for ever until the client has taken the answer. So one that takes nothing is cut
+    off, as it is while there is more to write.
 
     The wrapped transport does everything else.
     """
@@ -69,6 +119,7 @@ class Ending:
         self._transport, self._is_unread = transport, is_unread
         self._timer: asyncio.TimerHandle | None = None
         self._left = limits.GATEWAY_DROPPED_BYTES_MAX
+        self._taking = Taking(transport)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -88,6 +139,7 @@ class Ending:
             return
         if not self._is_unread() or not self._transport.can_write_eof():
             self._transport.close()
+            self.closing()
             return
         self._timer = asyncio.get_running_loop().call_later(_DROPPED_S, self._transport.abort)
         self._transport.write_eof()
@@ -99,8 +151,23 @@ class Ending:
         if self._left < 0:
             self._transport.abort()
 
+    def closing(self) -> None:
+        """The transport is closed, or will be at once: but for what the client has not taken yet."""
+        if self._transport.get_write_buffer_size():
+            self._taking.begin()
+
+    def full(self) -> None:
+        """The client does not take what is sent."""
+        self._taking.begin()
+
+    def writable(self) -> None:
+        """It does again; what is left when the transport is closed has to be taken, too."""
+        if not self.is_closing():
+            self._taking.end()
+
     def end(self) -> None:
         """The connection is no more."""
+        self._taking.end()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -108,7 +175,6 @@ class Ending:
 class HttpConnection(H11Protocol):
     """One connection of HTTP/1.1."""
 
-    _taking: Patience
     _heading: Patience
     _rest: Patience
     _ending: Ending
@@ -119,12 +185,12 @@ class HttpConnection(H11Protocol):
         self._ending = Ending(transport, self._is_unread)
         ending: Any = self._ending
         super().connection_made(ending)
-        self._taking, self._heading, self._rest = Patience(), Patience(), Patience()
+        self._heading, self._rest = Patience(), Patience()
         self._heading.begin(self._late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
-        for each in (self._taking, self._heading, self._rest, self._ending):
+        for each in (self._heading, self._rest, self._ending):
             each.end()
         super().connection_lost(exc)
 
@@ -149,14 +215,19 @@ class HttpConnection(H11Protocol):
             self._rest.begin(self.transport.abort, _DROPPED_S)
         super().on_response_complete()
 
+    def eof_received(self) -> None:
+        """The client sends no more: the transport closes itself, and does not ask `Ending` for that."""
+        super().eof_received()
+        self._ending.closing()
+
     def pause_writing(self) -> None:
         """The client does not take what is sent."""
-        self._taking.begin(lambda: cut_off(self.transport))
+        self._ending.full()
         super().pause_writing()
 
     def resume_writing(self) -> None:
         """It does again."""
-        self._taking.end()
+        self._ending.writable()
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
@@ -224,7 +295,7 @@ class HttpConnection(H11Protocol):
 class SocketConnection(WebSocketsSansIOProtocol):
     """One WebSocket."""
 
-    _taking: Patience
+    _ending: Ending
     _reject: Callable[[HTTPStatus | int, str], HttpResponse]
 
     def _rejected(self, status: HTTPStatus | int, text: str) -> HttpResponse:
@@ -237,9 +308,10 @@ class SocketConnection(WebSocketsSansIOProtocol):
         return refused
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Begin; the connection of HTTP, whose this was, hands its own over."""
+        assert isinstance(transport, Ending)
+        self._ending = transport
         super().connection_made(transport)
-        self._taking = Patience()
         self._reject, self.conn.reject = self.conn.reject, self._rejected  # type: ignore[method-assign]
 
     def data_received(self, data: bytes) -> None:
@@ -252,15 +324,20 @@ class SocketConnection(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
-        self._taking.end()
+        self._ending.end()
         super().connection_lost(exc)
+
+    def eof_received(self) -> None:
+        """The client sends no more: the transport closes itself, and does not ask `Ending` for that."""
+        super().eof_received()
+        self._ending.closing()
 
     def pause_writing(self) -> None:
         """The client does not take what is sent."""
-        self._taking.begin(lambda: cut_off(self.transport))
+        self._ending.full()
         super().pause_writing()
 
     def resume_writing(self) -> None:
         """It does again."""
-        self._taking.end()
+        self._ending.writable()
         super().resume_writing()

@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import socket
 import threading
+from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
 import uvicorn
+from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
 
 from dueq.gateway import connections
 
@@ -64,6 +67,114 @@ def test_a_client_that_never_reads_is_cut_off_and_others_are_served(monkeypatch:
         return answer
 
     assert b"short" in asyncio.run(run())
+
+
+class Watched(connections.HttpConnection):
+    """A connection that tells when it is lost."""
+
+    lost: asyncio.Event
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.lost.set()
+
+
+class WatchedSocket(connections.SocketConnection):
+    """A WebSocket that tells when it is lost."""
+
+    lost: asyncio.Event
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.lost.set()
+
+
+UPGRADE = (
+    b"host: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
+    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("headers", "half"),
+    [(b"host: localhost\r\nconnection: close\r\n", False), (b"host: localhost\r\n", True), (UPGRADE, True)],
+    ids=["closed", "half-closed", "websocket"],
+)
+def test_who_does_not_take_the_little_that_is_left_is_cut_off(
+    headers: bytes, half: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So little that asyncio never says that the client is slow: a transport that is closed waits for it for ever."""
+    monkeypatch.setattr(connections, "_PAUSE_S", 0.05)
+    little = bytes(40_000)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": little})
+            return
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "bytes": little})
+
+    async def run() -> None:
+        Watched.lost = WatchedSocket.lost = lost = asyncio.Event()
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        config = uvicorn.Config(
+            app, http=Watched, ws=WatchedSocket, lifespan="off", log_config=None, access_log=False
+        )
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve([listener]))
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect(listener.getsockname())
+            deaf.setblocking(False)
+            deaf.sendall(b"GET / HTTP/1.1\r\n" + headers + b"\r\n")
+            if half:
+                while await asyncio.get_running_loop().sock_recv(deaf, 1) != b"\0":
+                    pass  # all of the answer has been written before its first byte comes
+                deaf.shutdown(socket.SHUT_WR)
+            await lost.wait()
+        server.should_exit = True
+        await serving
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+class Slow:
+    """A transport whose client takes some of what is left each time that it is asked, and at last nothing."""
+
+    def __init__(self, left: list[int]) -> None:
+        self.left, self.aborted = left, asyncio.Event()
+
+    def get_write_buffer_size(self) -> int:
+        assert not self.aborted.is_set()
+        return self.left.pop(0)
+
+    def get_extra_info(self, name: str) -> None:
+        return None
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+
+def test_who_is_slow_but_goes_on_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> list[int]:
+        slow: Any = Slow([100_000, 90_000, 80_000, 70_000, 70_000, 0])
+        config = uvicorn.Config(PlainTextResponse(), lifespan="off", log_config=None)
+        connection = connections.HttpConnection(config, ServerState(), {})
+        connection.connection_made(slow)
+        monkeypatch.setattr(connections, "_PAUSE_S", 0.0)
+        connection.pause_writing()
+        await slow.aborted.wait()
+        connection.connection_lost(ConnectionResetError())
+        left: list[int] = slow.left
+        return left
+
+    assert asyncio.run(asyncio.wait_for(run(), 30)) == [0]  # it was asked until the client had taken nothing
 
 
 class Flooded:
@@ -178,12 +289,6 @@ def test_a_connection_goes_on_when_the_rest_of_a_refused_body_has_come() -> None
     with Flooded() as server:
         answer = server.asked(asked, LINE + b"connection: close\r\ncontent-length: 0\r\n\r\n")
     assert answer.count(b"HTTP/1.1 413") == 2
-
-
-UPGRADE = (
-    b"host: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
-    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-)
 
 
 @pytest.mark.parametrize(
