@@ -253,8 +253,11 @@ def test_what_a_socket_was_told_before_its_client_went_is_done() -> None:
     asyncio.run(asyncio.wait_for(run(), 30))
 
 
-def test_what_a_socket_was_told_is_done_though_its_client_goes_amid_many_commands() -> None:
+def test_what_a_socket_was_told_is_done_though_its_client_goes_amid_many_commands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """No more of them than a few are read at once, and the next message cannot be sent any more."""
+    monkeypatch.setattr(stream, "_LAST_S", 0.0)  # those that wait for others are waited for all the same
 
     async def run() -> None:
         mesh: Any = Mesh()
@@ -295,6 +298,30 @@ def test_what_a_socket_was_told_is_done_though_its_client_goes_amid_many_command
         await serving
         assert sorted(map(int, acked)) == list(range(many))
         assert mesh.released == ["next"]
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_socket_whose_server_never_tells_its_end_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_LAST_S", 0.0)
+
+    async def run() -> None:
+        mesh: Any = Mesh()
+        told: list[Message] = [{"type": "websocket.connect"}]
+
+        async def receive() -> Message:
+            if not told:
+                await asyncio.Event().wait()
+            return told.pop()
+
+        async def send(message: Message) -> None:
+            if message["type"] != "websocket.accept":
+                raise OSError("the client has gone")
+
+        scope = {"type": "websocket", "path": "/", "query_string": b"", "headers": []}
+        await stream.socket(WebSocket(scope, receive, send), "t", mesh)
+        assert mesh.released == ["a", "b", "c"]
+        assert len(mesh.flows) == 0
 
     asyncio.run(asyncio.wait_for(run(), 30))
 

@@ -35,7 +35,7 @@ EVENTS: Final = "text/event-stream"
 NDJSON: Final = "application/x-ndjson"
 _HEARTBEAT_S: Final = limits.GATEWAY_HEARTBEAT_MS / 1000
 _LAST_S: Final = 5.0
-"""How long commands that have come may take to be read once a socket is closed."""
+"""How long a socket that is closed may take to say so, once the commands that have come are at work."""
 _STOPPING: Final = problems.of_status(503, "this gateway is about to end; connect again", retry=True)
 _SUPERSEDED_CODE: Final = 4409
 _REFUSED_CODE: Final = 4400
@@ -323,11 +323,18 @@ class _Socket:
                 await self._websocket.close(_SUPERSEDED_CODE if superseded else code)
         except (WebSocketDisconnect, RuntimeError):
             # It was closed in the meantime: a server tells that behind what the client has said before.
-            await asyncio.wait([reading])
+            await self._until_read(reading)
         finally:
             reading.cancel()
         # What the client has said before it went is done, though nobody hears the outcome.
         await asyncio.gather(*self._at_work, return_exceptions=True)
+
+    async def _until_read(self, reading: asyncio.Task[None]) -> None:
+        """Let the commands be read that have come; a server that never tells the end is not waited for."""
+        while not reading.done():
+            await asyncio.wait([reading], timeout=_LAST_S)
+            if not self._room.locked():  # else it waits for those at work, and some may be left behind them
+                return
 
     async def _send(self, document: dict[str, Any]) -> None:
         await self._websocket.send_text(_json(document).decode())
