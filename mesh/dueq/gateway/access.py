@@ -10,6 +10,7 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
@@ -26,6 +27,21 @@ async def _service(connection: HTTPConnection) -> Service:
 async def _webhooks(connection: HTTPConnection) -> Webhooks:
     webhooks: Webhooks = connection.app.state.webhooks
     return webhooks
+
+
+async def whole_path(connection: HTTPConnection) -> None:
+    """Refuse a path of which a route has taken only a part: routes ignore a line break at its end.
+
+    So `POST …/pause%0A` would pause, and what knows a stream by its path would not know `…/stream%0A`. A name in a path
+    may have line breaks; then it has all of them.
+
+    Raises:
+        HTTPException: one is in no name.
+    """
+    path: str = connection.scope["path"]
+    breaks = path.count("\n")
+    if breaks and breaks > sum(str(value).count("\n") for value in connection.path_params.values()):
+        raise HTTPException(404)
 
 
 async def known_query(connection: HTTPConnection) -> None:

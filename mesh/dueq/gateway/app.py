@@ -17,7 +17,7 @@ from fastapi import APIRouter, Depends, FastAPI
 
 from dueq import AsyncClient, __version__, limits
 from dueq.gateway import manual, probes, problems
-from dueq.gateway.access import known_query
+from dueq.gateway.access import known_query, whole_path
 from dueq.gateway.answer_room import InPieces
 from dueq.gateway.bodies import BodyRoom
 from dueq.gateway.cut_off import CutOff
@@ -143,6 +143,7 @@ def create_app(
         version=__version__,
         description=_ABOUT,
         lifespan=lifespan,
+        dependencies=[Depends(whole_path)],
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
