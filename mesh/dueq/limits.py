@@ -378,7 +378,7 @@ GATEWAY_DROPPED_BYTES_MAX: Final = 256 << 20
 GATEWAY_FIELDS_UNKNOWN_MAX: Final = 16
 """Fields of one object, beyond those that there are, that are refused by name."""
 GATEWAY_BYTES_PER_S_MIN: Final = 16 << 10
-"""Slowest that a body may come after the longest pause, on the average, unless it is taken line by line."""
+"""Slowest that a body may come after the longest pause, on the average; or each line, if it is taken so."""
 GATEWAY_CONNECTIONS_MAX: Final = 16_384
 """Most connections of one gateway."""
 GATEWAY_STOP_MS: Final = 10_000

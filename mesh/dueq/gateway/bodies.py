@@ -58,6 +58,29 @@ class BodyRoom:
         self.taken -= count
 
 
+class Pace:
+    """How fast a body comes, or one line of it, on the average since it began.
+
+    Args:
+        what: comes.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what, self._begun = what, time.monotonic()
+
+    def check(self, size: int) -> None:
+        """Refuse what has this many bytes by now, and drips: it would hold its room for ever.
+
+        Raises:
+            Refusal: it comes too slowly.
+        """
+        slowest = limits.GATEWAY_BYTES_PER_S_MIN
+        if size < (time.monotonic() - self._begun - _PAUSE_S) * slowest:
+            raise Refusal(
+                408, f"{self._what} comes at less than {slowest} bytes a second", size, slowest, True
+            )
+
+
 class JsonRoute(APIRoute):
     """A route whose body, if it has one, is JSON: its content type says so, and it is read within the limits."""
 
@@ -121,18 +144,13 @@ async def whole(request: Request, most: int) -> AsyncGenerator[bytes, None]:
     _check_announced(request, most)
     held = 0
     parts: list[bytes] = []
-    begun = time.monotonic()
+    pace = Pace("the body")
     try:
         async for part in pieces(request):
             size = held + len(part)
             if size > most:
                 raise _too_long(size, most)
-            wanted = (time.monotonic() - begun - _PAUSE_S) * limits.GATEWAY_BYTES_PER_S_MIN
-            if size < wanted:
-                slowest = limits.GATEWAY_BYTES_PER_S_MIN
-                raise Refusal(
-                    408, f"the body comes at less than {slowest} bytes a second", size, slowest, True
-                )
+            pace.check(size)
             room.take(len(part))
             held = size
             parts.append(part)

@@ -119,13 +119,17 @@ class Loading:
     # -------------------------------------------------------------- reading
 
     async def _batches(self, request: Request) -> AsyncGenerator[list[_Line], None]:
-        """Yield lines as soon as they have come: up to 1,000 of them and about 1 MiB. They share the room of bodies."""
+        """Yield lines as soon as they have come: up to 1,000 of them and about 1 MiB. They share the room of bodies.
+
+        A client may take its time between lines; within one it comes as fast as a body has to.
+        """
         room: bodies.BodyRoom = request.app.state.room
-        rest, held = b"", 0
+        rest, held, pace = b"", 0, bodies.Pace("line 1")
         try:
             async for piece in bodies.pieces(request):
                 room.take(len(piece))
                 held += len(piece)
+                begins = not rest
                 *whole, rest = (rest + piece).split(b"\n")
                 if len(rest) > limits.GATEWAY_JSON_BYTES_MAX:
                     most = limits.GATEWAY_JSON_BYTES_MAX
@@ -135,6 +139,11 @@ class Loading:
                         yield batch
                 room.give(held - len(rest))
                 held = len(rest)
+                if whole or begins:
+                    # What it took to schedule those before, or until this began, does not count.
+                    pace = bodies.Pace(f"line {self._lines + 1}")
+                else:
+                    pace.check(len(rest))
             if batch := await self._parsed([rest]):
                 yield batch
         except HTTPException as error:

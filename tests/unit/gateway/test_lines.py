@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -15,8 +16,10 @@ pytest.importorskip("fastapi")
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
+from dueq import limits
 from dueq.client.core.ports.parts import whole
 from dueq.errors import DueqError, KeyTaken, RequestDiffers
+from dueq.gateway import bodies
 from dueq.gateway.bodies import BodyRoom
 from dueq.gateway.lines import Answers, Loading
 from dueq.gateway.service import NewMessage
@@ -69,6 +72,37 @@ def test_unfinished_lines_take_room_and_give_it_back() -> None:
         assert room.taken == 0
 
     asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def slowly(monkeypatch: pytest.MonkeyPatch, *pieces: bytes) -> dict[str, Any]:
+    """Send pieces of lines with at least ten seconds between them; return the answer."""
+    room, clock = BodyRoom(), itertools.count(0, 10)
+    monkeypatch.setattr(bodies, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+
+    async def sent() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+
+    found = asyncio.run(loading(Mesh()).summary(request(room, sent())))
+    assert room.taken == 0
+    return found
+
+
+def test_a_line_that_drips_is_refused_before_it_holds_room_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = slowly(monkeypatch, b"7\n8", *[b"8"] * 60)
+    assert (said["accepted"], said["problem"]["status"]) == (1, 408)
+    assert "line 2 comes at less than 16384 bytes a second" in said["problem"]["detail"]
+
+
+@pytest.mark.parametrize("piece", [b"8\n", b"\n8", b"\n8\n"])
+def test_lines_may_come_slowly_while_each_is_quick(piece: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = slowly(monkeypatch, *[piece] * 60)
+    assert (said["accepted"], "problem" in said) == (60, False)
+
+
+def test_a_long_line_may_take_its_time_while_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = slowly(monkeypatch, b'"', *[b"x" * 10 * limits.GATEWAY_BYTES_PER_S_MIN] * 6, b'"\n')
+    assert (said["accepted"], "problem" in said) == (1, False)
 
 
 def test_a_client_that_leaves_amid_its_answers_ends_them() -> None:
