@@ -370,7 +370,7 @@ GATEWAY_ANSWERS_BYTES_MAX: Final = 256 << 20
 GATEWAY_LOOKED_AT_MAX: Final = 16_384
 """Messages that one request for a list looks at; it then ends with a cursor, also if few of them are in the list."""
 GATEWAY_PAUSE_MS: Final = 30_000
-"""Longest pause of a client while it sends a request; and while it takes nothing of an answer, before it is cut off."""
+"""Longest pause of a client while it sends a request. So often it is looked at how much of an answer a client takes."""
 GATEWAY_DROPPED_MS: Final = 5_000
 """How long a client that has sent more than is taken may take to read the answer, before it is cut off."""
 GATEWAY_DROPPED_BYTES_MAX: Final = 256 << 20
@@ -378,7 +378,8 @@ GATEWAY_DROPPED_BYTES_MAX: Final = 256 << 20
 GATEWAY_FIELDS_UNKNOWN_MAX: Final = 16
 """Fields of one object, beyond those that there are, that are refused by name."""
 GATEWAY_BYTES_PER_S_MIN: Final = 16 << 10
-"""Slowest that a body may come after the longest pause, on the average; or each line, if it is taken so."""
+"""Slowest that a body may come after the longest pause, on the average; or each line, if it is taken so. A client that
+takes its answer more slowly is cut off, too."""
 GATEWAY_CONNECTIONS_MAX: Final = 16_384
 """Most connections of one gateway."""
 GATEWAY_STOP_MS: Final = 10_000

@@ -18,7 +18,7 @@ from dueq.gateway.bodies import BodyRoom
 T = TypeVar("T")
 
 PIECE: Final = limits.GATEWAY_BYTES_PER_S_MIN * limits.GATEWAY_PAUSE_MS // 1000
-"""Bytes of an answer that leave at once: as with bodies that come, a client that is slower is cut off."""
+"""Bytes of an answer that leave at once: what a client takes in the longest pause at the least rate."""
 _KEY: Final = "dueq.answer"
 
 

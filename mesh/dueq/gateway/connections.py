@@ -2,7 +2,7 @@
 
 uvicorn waits for ever: for the rest of a request's head, and for a client that takes nothing of its answer, even while
 the connection is being closed. Here both are cut off, so that such clients cost a bounded time. A client that is slow,
-but goes on taking, is not.
+but takes its answer at the least rate, is not.
 
 A client that sends more than is taken gets the answer all the same. A socket that is closed with unread bytes resets
 the connection, and the client loses the part of the answer that it has not read yet. So further bytes are read and
@@ -30,6 +30,8 @@ from dueq import limits
 from dueq.gateway import problems
 
 _PAUSE_S: Final = limits.GATEWAY_PAUSE_MS / 1000
+_TAKEN_MIN: Final = limits.GATEWAY_BYTES_PER_S_MIN * limits.GATEWAY_PAUSE_MS // 1000
+"""Bytes that a client takes in that time: as with bodies that come, one that is slower is cut off."""
 _DROPPED_S: Final = limits.GATEWAY_DROPPED_MS / 1000
 _HEAD_ENDS: Final = re.compile(rb"\n\r?\n")
 _AT_ONCE: Final = struct.pack("ii", 1, 0)
@@ -68,9 +70,10 @@ class Patience:
 
 
 class Taking:
-    """Cuts a connection off whose client takes nothing for the longest pause.
+    """Cuts a connection off whose client has not taken as much in the longest pause as it takes at the least rate.
 
-    Whether all that is due was taken says too little: a client that is slow, but goes on, may take minutes for it.
+    Whether all that is due was taken says too little: a client that is slow, but goes on, may take minutes for it. So
+    does whether anything was taken: a byte now and then would hold the room of an answer for ever.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -91,7 +94,7 @@ class Taking:
     def _late(self) -> None:
         self._patience.end()
         left = self._untaken()
-        if left < self._left:
+        if left <= self._left - _TAKEN_MIN:
             self._left = left
             self._patience.begin(self._late)
         else:

@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
+from dueq import limits
 from dueq.gateway import connections
 
 
@@ -161,9 +162,11 @@ class Slow:
         self.aborted.set()
 
 
-def test_who_is_slow_but_goes_on_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_slow_but_keeps_the_least_rate_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    least = limits.GATEWAY_BYTES_PER_S_MIN * limits.GATEWAY_PAUSE_MS // 1000
+
     async def run() -> list[int]:
-        slow: Any = Slow([100_000, 90_000, 80_000, 70_000, 70_000, 0])
+        slow: Any = Slow([4 * least, 3 * least, 2 * least, least, least - 1_000, 0])
         config = uvicorn.Config(PlainTextResponse(), lifespan="off", log_config=None)
         connection = connections.HttpConnection(config, ServerState(), {})
         connection.connection_made(slow)

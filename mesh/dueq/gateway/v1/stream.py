@@ -105,7 +105,7 @@ async def stream(
     """Settle messages by ack, nack, release or extend; while `credit` messages are not settled, none follow.
 
     They are yours for the length of the lease, though the connection ends; `Last-Event-ID` has no effect. A comment
-    comes every 15 seconds. A client that takes nothing for 30 seconds is cut off.
+    comes every 15 seconds. A client that takes less than 480 KiB in 30 seconds while more waits for it is cut off.
     """
     flow = await _flow(service, topic, asked)
     lines = NDJSON in request.headers.get("accept", "")
