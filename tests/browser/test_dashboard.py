@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -251,7 +252,8 @@ def test_what_messages_hold_is_only_ever_text(tab: Tab, mail: str) -> None:
     tab.go(f"/messages?topic={mail}&key_prefix=<script>")
     tab.press(HOSTILE[:200])
     tab.says(HOSTILE, "dialog pre")
-    assert tab.driver.title.startswith("Messages of mail")
+    # On a busy machine there may be alarms, whose number comes first.
+    assert re.fullmatch(r"(\(\d+\) )?Messages of mail · dueq", tab.driver.title)
     assert tab.all("main img, dialog img") == []
     tab.go(f"/messages?topic={mail}&key_prefix=bill-")
     tab.says("bill-\\u{202e}gnp.exe", "th")
