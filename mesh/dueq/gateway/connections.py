@@ -72,8 +72,8 @@ class Patience:
 class Taking:
     """Cuts a connection off whose client has not taken as much in the longest pause as it takes at the least rate.
 
-    Whether all that is due was taken says too little: a client that is slow, but goes on, may take minutes for it. So
-    does whether anything was taken: a byte now and then would hold the room of an answer for ever.
+    It does not ask whether all that is due was taken: a slow client may need minutes for that. Nor whether anything
+    was: a byte now and then would hold the room of an answer for ever.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
