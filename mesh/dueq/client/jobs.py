@@ -146,15 +146,15 @@ def read_all(topic: str) -> Call[list[JobInfo]]:
     )
 
 
-def _newest_attempt(topic: str, job_id: str) -> Call[int | None]:
-    """Read which attempt at a job is the newest that any partition knows of."""
+def _newest_attempt(topic: str, job_id: str, after: int) -> Call[int | None]:
+    """Read which attempt at a job is the newest behind this one that any partition knows of."""
+    attempts = {key_of(job_id, number).hex(): number for number in range(after + 1, limits.JOB_ATTEMPTS_MAX)}
 
     def finish(found: Inspection) -> int | None:
-        known = {info.key for info in _merged(found, topic, complete=True)}
-        attempts = range(limits.JOB_ATTEMPTS_MAX)
-        return max((attempt for attempt in attempts if key_of(job_id, attempt).hex() in known), default=None)
+        return max((attempts[info.key] for info in _merged(found, topic, complete=True)), default=None)
 
-    return Call(lambda number, at: events.Inspect(number, at, "jobs", topic), finish, reads=True)
+    what = f"job {','.join(attempts)}"
+    return Call(lambda number, at: events.Inspect(number, at, what, topic), finish, reads=True)
 
 
 def _named(info: JobInfo, job_id: str) -> JobInfo:
@@ -214,7 +214,7 @@ def _current(topic: str, job_id: str) -> Steps[tuple[bytes, JobInfo | None, JobI
     The mesh may have forgotten aborted attempts before the one that counts, whose messages still wait.
 
     Returns:
-        Its key, what is known of it, and what is known of the aborted one before it.
+        Its key (none where all attempts were aborted), what is known of it, and of the aborted one before it.
     """
     arguments.topic_name(topic)
     if _KEY.fullmatch(job_name(job_id)):
@@ -227,15 +227,17 @@ def _current(topic: str, job_id: str) -> Steps[tuple[bytes, JobInfo | None, JobI
         key = key_of(job_id, attempt)
         info = yield read(topic, key, job_id)
         if info is None:
-            newest: int | None = yield _newest_attempt(topic, job_id)
-            if newest is None or newest <= attempt:
+            newest: int | None = None
+            if attempt + 1 < limits.JOB_ATTEMPTS_MAX:
+                newest = yield _newest_attempt(topic, job_id, attempt)
+            if newest is None:
                 return key, None, aborted
             attempt = newest
         elif info.state != "aborted":
             return key, info, aborted
         else:
             attempt, aborted = attempt + 1, info
-    raise InvalidRequest(f"job {job_id!r} was aborted {limits.JOB_ATTEMPTS_MAX} times")
+    return b"", None, aborted
 
 
 def begin(topic: str, job_id: str, hidden_for: Seconds | None, clock: Callable[[], int]) -> Steps[Job]:
@@ -247,6 +249,8 @@ def begin(topic: str, job_id: str, hidden_for: Seconds | None, clock: Callable[[
         )
     while True:
         key, info, _ = yield from _current(topic, job_id)
+        if not key:
+            raise InvalidRequest(f"job {job_id!r} was aborted {limits.JOB_ATTEMPTS_MAX} times")
         now_ms = clock() // 1000
         if info is None:
             return Job(topic, job_id, key, now_ms + hidden_ms if hidden_ms else 0, "open")

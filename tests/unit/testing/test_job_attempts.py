@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dueq import Client, JobNotFound
+from dueq import Client, InvalidRequest, JobNotFound, limits
 from dueq.client import jobs
 from dueq.client.jobs import Job
 from dueq.core.state import timeline
@@ -84,8 +84,44 @@ def test_an_attempt_is_looked_for_in_every_partition() -> None:
 
     key = jobs.key_of("campaign", 7).hex()
     view = {"job": key, "state": "committed", "until": 5, "messages": 1, "cleared": True}
-    newest = jobs._newest_attempt("t", "campaign")
+    newest = jobs._newest_attempt("t", "campaign", 0)
     assert newest.reads
     assert newest.finish(found(1, 2)) == 7
     with pytest.raises(NotLeader, match="1 of 2 partitions of 't' have no leader"):
         newest.finish(found(1))
+
+
+def test_the_last_of_all_attempts_is_shown_though_each_was_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "JOB_ATTEMPTS_MAX", 2)
+    with mesh() as dueq_mesh:
+        client = dueq_mesh.client()
+        client.create_topic("t", partitions=1)
+        for _ in range(2):
+            client.abort_job(load(client))
+        found = client.job("t", "campaign")
+        assert found is not None
+        assert (found.key, found.state) == (jobs.key_of("campaign", 1).hex(), "aborted")
+        with pytest.raises(InvalidRequest, match="was aborted 2 times"):
+            load(client)
+        with pytest.raises(JobNotFound):
+            client.cancel_job("t", "campaign")
+
+
+def test_a_broker_with_more_jobs_than_it_shows_is_asked_for_attempts_by_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timeline, "AGE_STEP_MS", 86_400_000)
+    monkeypatch.setattr(limits, "JOBS_SHOWN_MAX", 1)
+    with mesh() as dueq_mesh:
+        client = dueq_mesh.client()
+        client.create_topic("t", partitions=1)
+        client.abort_job(load(client))
+        second = load(client)
+        client.commit_job(second)
+        pass_days(dueq_mesh, client, 12)
+        newer = client.begin_job("t", "newer", hidden_for=3_600)
+        client.producer("t").schedule_many([b"y"], MONTH, job=newer)
+        assert [job.key for job in client.jobs("t")] == [newer.key.hex()]
+        found = client.job("t", "campaign")
+        assert found is not None
+        assert found.key == second.key.hex()

@@ -253,12 +253,12 @@ def _pass(partition: Partition, name: str) -> dict[str, Any]:
 
 
 def _jobs(led: list[Partition], named: str) -> dict[str, Any]:
-    """The jobs that the partitions led here know, the latest first; only the one named, if one is."""
-    room = limits.JOBS_SHOWN_MAX
+    """The jobs that the partitions led here know, the latest first; only those named, if any are (`KEY,KEY,…`)."""
+    room, wanted = limits.JOBS_SHOWN_MAX, set(named.split(",")) if named else None
     partitions = []
     for partition in led:
         known = partition.contents.known_jobs()
-        shown = [job for job in known if named in ("", job.key.hex())][: max(room, 0)]
+        shown = [job for job in known if wanted is None or job.key.hex() in wanted][: max(room, 0)]
         room -= len(shown)
         partitions.append(
             {
