@@ -5,8 +5,8 @@ Answers leave piece by piece, so that a request is over only when its client has
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Final, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
@@ -35,11 +35,15 @@ class AnswerRoom:
 
     Args:
         room: of all.
+
+    Attributes:
+        divided: there are pieces that have not left yet.
     """
 
     def __init__(self, room: BodyRoom) -> None:
         self._room = room
         self._taken = 0
+        self.divided = False
 
     async def read(self, get: Callable[[bool], Awaitable[T]], size: Callable[[T], int]) -> T:
         """Read something with payloads, once there is room for them.
@@ -80,19 +84,30 @@ class InPieces:
         answer = scope[_KEY] = AnswerRoom(scope["app"].state.answers)
 
         async def in_pieces(message: Message) -> None:
+            if message["type"] != "http.response.body":
+                await send(message)
+                return
             body = message.get("body", b"")
-            if message["type"] == "http.response.body":
-                answer.hold(len(body))
+            answer.hold(len(body))
             begin = 0
             while len(body) - begin > PIECE:
+                answer.divided = True
                 await send({**message, "body": body[begin : begin + PIECE], "more_body": True})
                 begin += PIECE
             await send({**message, "body": body[begin:]} if begin else message)
+            answer.divided = False
+            answer.hold(0)  # a stream may have nothing more to say for long
 
         try:
             await self._app(scope, receive, in_pieces)
         finally:
             answer.hold(0)
+
+
+def is_divided(scope: Mapping[str, Any] | None) -> bool:
+    """Whether pieces of this request's answer have not left yet."""
+    answer: AnswerRoom | None = scope.get(_KEY) if scope is not None else None
+    return answer is not None and answer.divided
 
 
 async def _answer(connection: HTTPConnection) -> AnswerRoom:

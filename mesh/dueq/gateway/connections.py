@@ -28,6 +28,7 @@ from websockets.http11 import Response as HttpResponse
 
 from dueq import limits
 from dueq.gateway import problems
+from dueq.gateway.answer_room import is_divided
 
 _PAUSE_S: Final = limits.GATEWAY_PAUSE_MS / 1000
 _TAKEN_MIN: Final = limits.GATEWAY_BYTES_PER_S_MIN * limits.GATEWAY_PAUSE_MS // 1000
@@ -218,10 +219,18 @@ class HttpConnection(H11Protocol):
             self._rest.begin(self.transport.abort, _DROPPED_S)
         super().on_response_complete()
 
-    def eof_received(self) -> None:
-        """The client sends no more: the transport closes itself, and does not ask `Ending` for that."""
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client sends no more: the transport closes itself, and does not ask `Ending` for that.
+
+        It would forget the pieces of an answer that are not written yet; so it stays open for these.
+        """
         super().eof_received()
+        scope: Any = self.scope
+        if is_divided(scope):
+            self.cycle.keep_alive = False
+            return True
         self._ending.closing()
+        return False
 
     def pause_writing(self) -> None:
         """The client does not take what is sent."""

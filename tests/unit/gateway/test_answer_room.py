@@ -114,17 +114,19 @@ def test_room_is_given_back_whatever_becomes_of_the_answer() -> None:
     scope: Scope = {"type": "http", "app": SimpleNamespace(state=SimpleNamespace(answers=room))}
 
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.body", "body": b"x" * 300})  # others have to wait for it
-        with pytest.raises(Busy):
-            room.take(1)
-        raise OSError("the client has gone")
+        await send({"type": "http.response.body", "body": b"x" * 300})
 
     async def nothing(*_: Any) -> None:
         pass
 
+    async def fails(message: Message) -> None:
+        with pytest.raises(Busy):  # others have to wait for it
+            room.take(1)
+        raise OSError("the client has gone")
+
     async def run() -> None:
         with pytest.raises(OSError, match="gone"):
-            await InPieces(broken)(scope, nothing, nothing)  # type: ignore[arg-type]
+            await InPieces(broken)(scope, nothing, fails)  # type: ignore[arg-type]
         assert room.taken == 0
 
     asyncio.run(run())
@@ -149,5 +151,30 @@ def test_while_little_is_held_the_size_is_not_asked_for(monkeypatch: pytest.Monk
         first.hold(16)
         second.hold(0)
         assert room.taken == 16
+
+    asyncio.run(run())
+
+
+def test_a_stream_holds_no_room_for_what_has_left() -> None:
+    """It may have nothing more to say for long, and there are many of them."""
+
+    async def run() -> None:
+        room, said, goes = BodyRoom(), asyncio.Event(), asyncio.Event()
+
+        async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": bytes(1 << 20), "more_body": True})
+            said.set()
+            await goes.wait()
+
+        async def send(message: Message) -> None:
+            await asyncio.sleep(0)
+
+        scope: Any = {"type": "http", "app": SimpleNamespace(state=SimpleNamespace(answers=room))}
+        served = asyncio.create_task(InPieces(stream)(scope, asyncio.Event().wait, send))  # type: ignore[arg-type]
+        await said.wait()
+        assert room.taken == 0
+        goes.set()
+        await served
 
     asyncio.run(run())

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from uvicorn.server import ServerState
 
 from dueq import limits
 from dueq.gateway import connections
+from dueq.gateway.answer_room import InPieces
+from dueq.gateway.bodies import BodyRoom
 
 
 def _read_all(found: socket.socket) -> None:
@@ -178,6 +181,39 @@ def test_who_is_slow_but_keeps_the_least_rate_is_not_cut_off(monkeypatch: pytest
         return left
 
     assert asyncio.run(asyncio.wait_for(run(), 30)) == [0]  # it was asked until the client had taken nothing
+
+
+def test_who_says_that_it_sends_no_more_gets_the_whole_answer() -> None:
+    """It leaves in pieces, and the client may close its side between two of them."""
+    length = 20 << 20
+
+    async def whole(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"%d" % length)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": bytes(length)})
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = SimpleNamespace(state=SimpleNamespace(answers=BodyRoom()))
+        await InPieces(whole)(scope, receive, send)
+
+    async def run() -> int:
+        listener = socket.create_server(("127.0.0.1", 0))
+        config = uvicorn.Config(
+            app, http=connections.HttpConnection, lifespan="off", log_config=None, access_log=False
+        )
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve([listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write_eof()
+        found = len(await reader.read())
+        writer.close()
+        server.should_exit = True
+        await serving
+        return found
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == length
 
 
 class Flooded:
