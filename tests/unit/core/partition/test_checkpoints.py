@@ -51,6 +51,11 @@ class Replica:
     def made(self) -> bool:
         return self.care.make(NOW) is not None
 
+    def filled_anew(self) -> None:
+        context: Any = self
+        self.care.leadership_lost()
+        self.care.begin(context)
+
     def saved(self) -> None:
         self.under_way.pop(0)(NOW)
 
@@ -74,3 +79,15 @@ def test_who_asks_is_told_when_a_checkpoint_has_what_was_applied_by_then() -> No
     assert replica.made()
     replica.saved()
     assert replica.told == ["first", "second"]
+
+
+def test_checkpoints_are_made_again_after_the_disk_was_filled_anew_while_one_was_under_way() -> None:
+    """It counts no more, so nothing says that it has ended."""
+    replica = Replica()
+    replica.applied = 5
+    replica.ask("of the disk that goes")
+    assert replica.made()
+    replica.filled_anew()
+    replica.applied = 7
+    replica.ask("of the disk that came")
+    assert replica.made()

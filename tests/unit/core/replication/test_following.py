@@ -68,6 +68,19 @@ def test_a_followers_commit_position_is_not_above_what_was_verified(stage: Stage
     assert stage.replica.commit == 1
 
 
+def test_what_an_earlier_epoch_of_the_same_leader_has_verified_counts_for_nothing(stage: Stage) -> None:
+    """It may have lost the end of its log in between, and have written another one."""
+    stage.append("b2", 1, (0, 0), 1, 1)
+    stage.sync()
+    stage.ack_to("b2")
+    stage.append("b2", 2, (1, 1), commit=2)
+    assert stage.replica.commit == 1
+    stage.sync()
+    ack = stage.ack_to("b2")
+    assert ack is not None
+    assert (ack.epoch, ack.sequence) == (2, 1)
+
+
 def test_what_is_committed_is_told_before_the_records_that_came_along(stage: Stage) -> None:
     """A LEASE comes with the commit position of its INSERT. Looked at before that was applied, it would name messages
     that are not in memory, and each of them would be asked from the disk."""
@@ -109,6 +122,17 @@ def test_the_epoch_is_synced_before_it_is_acked_in(stage: Stage) -> None:
     saved = [w for effect in stage.ctx.take() if isinstance(effect, Persist) for w in effect.writes]
     assert [write.epoch for write in saved] == [2]  # type: ignore[union-attr]
     assert stage.ack_to("b3") is None
+
+
+def test_an_ack_that_says_nothing_new_is_its_last_one_all_the_same(stage: Stage) -> None:
+    """It lets the leader push for a while more. A later leader counts inherited leases from then on."""
+    stage.append("b2", 1, (0, 0), 1)
+    stage.sync()
+    stage.ack_to("b2")
+    stage.mono_us += 3_000_000
+    stage.append("b2", 1, (1, 1))
+    assert stage.ack_to("b2") is not None
+    assert stage.replica.acked_at_us == stage.mono_us
 
 
 def test_a_write_of_before_does_not_count_for_an_epoch_that_came_since(stage: Stage) -> None:

@@ -97,6 +97,17 @@ def test_consents_to_an_earlier_node_count_for_nothing(stage: Stage, isr: tuple[
     assert stage.orders == []
 
 
+def test_who_stands_asks_anew_when_the_node_has_changed_and_still_nobody_leads(stage: Stage) -> None:
+    stage.node("", 0, "b1", "b2", "b3")
+    stage.pass_ms(50, "b2", "b3")
+    for name in ("b2", "b3"):
+        assert stage.peer(name).vote_requests.pop()
+    stage.node("", 1, "b1", "b2", "b3", version=1)
+    stage.pass_ms(50, "b2", "b3")
+    stage.votes(b2=True, b3=True)
+    assert [(order.version, order.node.leader, order.node.epoch) for order in stage.orders] == [(1, "b1", 2)]
+
+
 def test_a_takeover_whose_reply_was_lost_is_led_once_the_node_shows_it(stage: Stage) -> None:
     """Protocol case V3."""
     stage.node("", 0, "b1", "b2", "b3")
