@@ -91,6 +91,19 @@ def test_a_new_leader_looks_at_what_died_before_it_led() -> None:
     assert (record.kind, record.target_sequence.tolist()) == (RecordKind.DISCARD, [7])
 
 
+def test_who_leads_again_looks_though_a_look_of_the_earlier_leadership_never_ended() -> None:
+    led = Led()
+    led.care.begin(at(5))
+    led.turn(5)
+    led.care.end()
+    led.care.begin(at(50))
+    led.turn(50)
+    assert len(led.reads) == 2
+    led.answer(60, dead(0))  # the first one's comes late and counts for nothing
+    led.answer(HOUR_MS, dead(0))
+    assert [record.kind for record in led.proposed] == [RecordKind.DISCARD]
+
+
 def test_what_was_redriven_since_and_is_dead_again_is_kept_for_its_own_time() -> None:
     """The disk answers late. The key and the first instant of such a message are those of the one that was read."""
     led = Led()
