@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dueq.core.ports.events import Route
 from dueq.instant import Now
@@ -66,12 +67,13 @@ def test_what_a_cancel_withholds_stays() -> None:
     assert keys_in(push) == keys[1:]
 
 
-def test_a_place_that_another_lease_has_is_not_taken_for_the_old_one() -> None:
-    stage, keys = granted([20])
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_place_that_another_lease_has_is_not_taken_for_the_old_one(count: int) -> None:
+    stage, keys = granted([20] * count, credit=count)
     token = stage.dispatcher.withhold(1, np.array(keys, np.uint64)).tolist()
     stage.leds[1].change(RecordKind.CANCEL, keys, at(1), token=token)
     stage.commit(1)
-    others = stage.insert([20], 1)
+    others = stage.insert([20] * count, 1)
     stage.run(1)
     (push,) = stage.run(20)
     assert keys_in(push) == others

@@ -10,7 +10,7 @@ from dueq.core.state.timeline import Timeline
 from dueq_codecs.records import Record, RecordKind
 from dueq_codecs.topic_settings import AS_CREATED, TopicSettings
 from tests.unit.core.delivery.test_pausing import configure, paused, resumed
-from tests.unit.core.led import ALICE, Stage, at, keys_in, kinds
+from tests.unit.core.led import ALICE, START_MS, Stage, at, keys_in, kinds
 
 FAR_MS = 3_600_000
 
@@ -180,3 +180,21 @@ def test_pushes_that_are_lost_twice_in_a_pause_do_not_keep_the_room_that_they_ne
     configure(stage, 1_300, resumed())
     again = [key for ms in range(1_301, 3_000, 5) for push in stage.run(ms) for key in keys_in(push)]
     assert len(again) == LOST
+
+
+def test_one_that_had_expired_and_was_redriven_is_delivered_in_a_pause() -> None:
+    """The leader has ended it once, and must not believe for ever that its end is on its way."""
+    stage = Stage()
+    dying = AS_CREATED.changed({"expired": "dead"}, "a" * 32)
+    configure(stage, 0, dying)
+    keys = stage.insert([10], expires_ms=20)
+    stage.attach(0, credit=0)
+    assert stage.run(30) == []
+    assert timeline_of(stage).dead_count == 1
+    configure(stage, 35, dying.changed({"paused": True}, "b" * 32))
+    stage.leds[1].change(RecordKind.REDRIVE, keys, at(40), due=[START_MS + FAR_MS]).version = 2
+    stage.commit(40)
+    trigger(stage, 50, keys)
+    stage.attach(60, attach=2)
+    [push] = stage.run(61)
+    assert keys_in(push) == keys
