@@ -10,7 +10,7 @@ import pytest
 
 from dueq_codecs.messages import ChangeRequest
 from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta
-from dueq_codecs.records import JobAction, RecordKind
+from dueq_codecs.records import JobAction, OnDuplicate, RecordKind
 from dueq_codecs.rules import batch_key, first_beyond_horizon, first_instants, first_too_long, home_of
 
 JOB = bytes(range(16))
@@ -56,6 +56,11 @@ def test_a_payload_may_be_as_long_as_the_topic_allows() -> None:
         {"job": JOB},
         {"job_until": 1},
         {"job_action": JobAction.ABORT},
+        {"on_duplicate": OnDuplicate.KEEP},
+        {"retry": True},
+        {"once_high": dues(1)},
+        {"claim": True},
+        {"shared": bytes(16)},
     ],
 )
 def test_requests_share_a_record_when_nothing_but_their_rows_differs(other: dict[str, object]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dueq.core.ports.events import Route
 from dueq_codecs.messages import Code, Push
 from dueq_codecs.records import RecordKind
 from dueq_codecs.topic_settings import TopicSettings
@@ -65,6 +66,15 @@ def test_the_next_pull_of_the_process_gets_the_same_lease(life: int, changed: bo
     (again,) = stage.run(50)
     assert again.token.tolist() == push.token.tolist()
     assert kinds(stage) == [RecordKind.LEASE]
+
+
+def test_a_push_that_comes_back_late_returns_nothing_that_the_next_pull_was_brought_under_its_token() -> None:
+    stage, lost, keys = first()
+    pull(stage, 40, NEXT, holder=NAME, life=OLD)
+    (again,) = stage.run(40)
+    stage.dispatcher.route_lost(Route(b"c" * 16), lost, at(50))
+    assert stage.run(50) == []
+    assert (kinds(stage), keys_in(again)) == ([RecordKind.LEASE], keys)
 
 
 def test_what_was_renewed_is_the_later_process_s_at_a_new_leader_too() -> None:

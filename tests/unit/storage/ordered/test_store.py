@@ -245,6 +245,24 @@ def test_an_id_is_found_by_the_whole_of_it_only(disk: Disk) -> None:
     assert found.entries["row"].tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("state", [State.WAITING, State.DEAD])
+def test_a_dead_message_that_was_redriven_is_found_by_its_id(disk: Disk, state: State) -> None:
+    """Dead or not, a row says where it lies; what one checkpoint takes away goes before that row comes."""
+    disk.store.commit([AppendLog(UID, [insert(1, [b"xy"]), barrier(2, 1)])])
+    row = np.zeros(1, FULL)
+    for name in entries((1, 0, 5_000)).dtype.names or ():
+        row[name] = entries((1, 0, 5_000))[name]
+    row["state"], row["died_at"] = State.DEAD, 2_000
+    disk.store.commit([SaveCheckpoint(UID, 1, 900, put=row)])
+    undie = np.array([[2_000, 1 << 16]], np.uint64)
+    row["state"], row["died_at"] = state, 6_000 if state == State.DEAD else 0
+    disk.store.commit([SaveCheckpoint(UID, 2, 900, put=row, undie=undie)])
+    one = ReadEntries(1, UID, np.full(1, 1_000, np.uint64), np.ones(1, np.uint64), np.zeros(1, np.uint16))
+    found = disk.store.read(one)
+    assert isinstance(found, EntriesRead)
+    assert found.entries["state"].tolist() == [state]
+
+
 def test_a_message_that_was_leased_is_no_longer_in_the_index(disk: Disk) -> None:
     disk.store.commit([AppendLog(UID, [insert(1, [b"xy"]), barrier(2, 1)])])
     put = entries((1, 0, 3_000))
