@@ -231,7 +231,7 @@ class Leases:
         what = self._what
         wait_s = what.wait_s if until_ms is None else _LAST_WAIT_S
         while True:
-            found, self._held = self._held, []
+            found = list(self._held)
             later: list[Message] = []
             give_up = time.monotonic() + wait_s
             while len(found) < what.max_messages:
@@ -286,12 +286,15 @@ class Leases:
         return pa.RecordBatch.from_pydict(columns, schema=ARROW_SCHEMA)
 
     def _keep(self) -> None:
-        """Extend the leases of what is under way. Settling shares nothing with receiving but the client."""
+        """Extend the leases of what is under way, and of what is held back for longer than a lease, perhaps.
+
+        Settling shares nothing with receiving but the client.
+        """
         what = self._what
         while not self._ended.wait(what.lease_s / _EXTENDS_PER_LEASE):
             with self._lock:
-                under_way = [messages for messages, _ in self._under_way.values()]
-            for messages in under_way:
+                kept = [messages for messages, _ in self._under_way.values()]
+            for messages in filter(None, (*kept, self._held)):
                 try:
                     self._consumer.extend(messages, what.lease_s)
                 except DueqError as error:

@@ -77,3 +77,19 @@ def test_a_query_goes_on_though_what_is_due_later_could_not_be_given_back(error:
     leases = Stale(20_000, 9_000, slack_s=0.0)
     leases._what = replace(leases._what, max_messages=1, slack_s=None)
     assert [message.due for message in leases._receive(10_000)] == [9_000]
+
+
+def test_what_is_held_back_keeps_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be held back for longer than a lease lasts: it came again and again, until it was dead."""
+    leases, extended = Clock(9_000, 9_900, slack_s=0.5), []
+
+    def extend(messages: list[Any], seconds: float) -> None:
+        extended.append(([message.due for message in messages], seconds))
+
+    turns = iter([False, True])
+    monkeypatch.setattr(leases, "extend", extend, raising=False)
+    leases._lock, leases._under_way = threading.Lock(), {}
+    leases._receive(None)
+    leases._ended.wait = lambda seconds: next(turns)  # type: ignore[method-assign, assignment, misc]
+    leases._keep()
+    assert extended == [([9_900], 60.0)]
