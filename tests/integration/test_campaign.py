@@ -255,6 +255,17 @@ def test_rows_alike_but_for_their_quiet_hours_are_told_apart_too(spark: SparkSes
     assert len(dues) == 1
 
 
+def test_rows_alike_but_for_rank_or_group_are_told_apart_too(spark: SparkSession, tmp_path: Path) -> None:
+    """Another run of the same campaign chose another row, and was refused: its requests were others."""
+    same = [{"who": 1, "at": 5 * 10**12, "text": "x", "rank": i // 2, "group": f"g{i % 2}"} for i in range(4)]
+    kept = set()
+    for rows in (same, same[::-1]):
+        write(tmp_path / "rows.csv", *rows)
+        spec = spec_of(tmp_path, deduplication={"by": ["who"]}, rank="rank", group="group")
+        kept |= {(row["rank"], row["group"]) for row in rows_of(spark, spec) if row.fate is None}
+    assert len(kept) == 1
+
+
 def test_a_list_may_be_brought_into_the_form_of_the_rows(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "rows.csv", {"at": 5_000_000_000_000, "text": "ann@x.org"})
     write(tmp_path / "list.csv", {"who": "Ann@X.org ", "sum": "1.50"})

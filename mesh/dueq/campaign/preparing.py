@@ -198,8 +198,8 @@ def _comparable(frame: DataFrame, name: str, role: str) -> Column:
 def _deduplicated(rows: DataFrame, deduplication: Deduplication) -> DataFrame:
     """Keeps one of several equal rows; their contents decide which, not their order."""
     due = F.col(_ASKED).desc() if deduplication.keep == "latest" else F.col(_ASKED).asc()
-    zone = [ZONE] if ZONE in rows.columns else []
-    order = Window.partitionBy(_BY).orderBy(F.col(_FATE).isNotNull(), due, _DUE, _KEY, _PAYLOAD, *zone)
+    more = [name for name in (ZONE, RANK, GROUP) if name in rows.columns]
+    order = Window.partitionBy(_BY).orderBy(F.col(_FATE).isNotNull(), due, _DUE, _KEY, _PAYLOAD, *more)
     return _fated(rows.withColumn("place", F.row_number().over(order)), F.col("place") > 1, DUPLICATE)
 
 
