@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import re
 import socket
@@ -107,7 +108,11 @@ class _Lookups:
                 loop.call_soon_threadsafe(over)
 
         # The caller may give up; the thread is taken until the look-up ends.
-        future = self._threads.submit(look)
+        try:
+            future = self._threads.submit(look)
+        except RuntimeError as error:  # there is no thread for it
+            over()
+            raise OSError(errno.EAGAIN, str(error)) from error
         future.add_done_callback(ended)
         return await asyncio.wrap_future(future)
 

@@ -32,15 +32,19 @@ class Threads:
         """Have a thread make a call, and return its result to be.
 
         Raises:
-            RuntimeError: they are closed.
+            RuntimeError: they are closed, or the machine gives no thread, and there is none yet.
         """
         if self._closed:
             raise RuntimeError(f"no more calls are made: {self._name}")
         future: Future[T] = Future()
-        self._waiting.put((call, future))
         if not self._idle.acquire(blocking=False) and self._begun < self._most:
-            self._begun += 1
-            Thread(target=self._run, name=f"{self._name} {self._begun}", daemon=True).start()
+            try:
+                Thread(target=self._run, name=f"{self._name} {self._begun + 1}", daemon=True).start()
+                self._begun += 1
+            except RuntimeError:
+                if not self._begun:
+                    raise
+        self._waiting.put((call, future))
         return future
 
     def close(self) -> None:

@@ -150,6 +150,33 @@ def test_a_name_is_as_good_as_the_address_that_is_connected(monkeypatch: pytest.
         assert receiver.requests.empty()
 
 
+def test_a_name_that_no_thread_looks_up_is_a_failed_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error went past the answers: the message stayed leased, and the look-up under way."""
+
+    def answers(host: str, port: int, *_: object, **__: object) -> list[tuple[object, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def run(url: str) -> list[Answer]:
+        sender = Sender(LOOPBACK)
+        try:
+            with monkeypatch.context() as patched:
+                patched.setattr(threading.Thread, "start", refuse)
+                refused = await sender.send("POST", url, CIMultiDict(), b"", 30.0)
+            assert sender._lookups._room.under_way == 0
+            return [refused, await sender.send("POST", url, CIMultiDict(), b"", 30.0)]
+        finally:
+            await sender.close()
+
+    monkeypatch.setattr(socket, "getaddrinfo", answers)
+    with Receiver() as receiver:
+        refused, sent = asyncio.run(run(f"http://receiver.test:{receiver.port}/hook"))
+    assert (refused.status, sent.status) == (0, 204)
+    assert "can't start new thread" in refused.text
+
+
 def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
     certificate = tmp_path / "own.pem"
     command = [

@@ -47,3 +47,23 @@ def test_calls_that_wait_as_they_are_closed_are_cancelled() -> None:
         threads.submit(lambda: True)
     go.set()
     assert under_way.result(60) is True
+
+
+def test_a_thread_that_the_machine_does_not_give_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counted as one that had begun: in the end no call was made any more."""
+    threads = Threads(2, "call")
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="can't start"):
+                threads.submit(lambda: 1)
+    assert threads.submit(lambda: 2).result(60) == 2
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        made = [threads.submit(lambda number=number: number) for number in range(3)]  # type: ignore[misc]
+        assert [each.result(60) for each in made] == [0, 1, 2]  # by the one that there is
+    threads.close()
