@@ -134,6 +134,15 @@ def test_work_on_many_shows_how_far_it_is_and_is_stopped(tab: Tab, client: Clien
     tab.until(lambda: not tab.all("dialog"))
 
 
+def test_a_period_is_shown_exactly(tab: Tab, client: Client) -> None:
+    """One of 100 s was said to be of 2 min."""
+    client.create_topic("clockwork", replicas=3)
+    client.create_recurrence("clockwork", "tick", every=100.0, payload=b"x")
+    tab.go("/topic?topic=clockwork")
+    tab.until(lambda: tab.texts("td[data-title=When]") == ["every 1m40s"])
+    client.delete_topic("clockwork")
+
+
 def test_how_far_copies_lag_is_shown(tab: Tab, client: Client) -> None:
     client.create_topic("copies", replicas=3)
     tab.go("/topic?topic=copies")
