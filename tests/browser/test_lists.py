@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -141,6 +143,16 @@ def test_a_period_is_shown_exactly(tab: Tab, client: Client) -> None:
     tab.go("/topic?topic=clockwork")
     tab.until(lambda: tab.texts("td[data-title=When]") == ["every 1m40s"])
     client.delete_topic("clockwork")
+
+
+def test_the_end_of_a_pause_has_its_day(tab: Tab, client: Client) -> None:
+    """A pause until a time of day looked as if it ended today."""
+    client.create_topic("closed", replicas=3)
+    until = datetime.now(ZoneInfo("America/New_York")).replace(microsecond=0) + timedelta(days=3)
+    client.pause("closed", until)
+    tab.go("/topic?topic=closed")
+    tab.says(f"It ends by itself at {until:%Y-%m-%d %H:%M:%S}.000", ".alarm")
+    client.delete_topic("closed")
 
 
 def test_how_far_copies_lag_is_shown(tab: Tab, client: Client) -> None:

@@ -61,7 +61,7 @@ function made() {
       say(next, alarm.next);
       if (end.dataset.until !== String(alarm.until)) {
         end.dataset.until = alarm.until;
-        put(end, alarm.until ? ["It ends by itself at ", timeElement(alarm.until, "clock"), ". "] : []);
+        put(end, alarm.until ? ["It ends by itself at ", timeElement(alarm.until), ". "] : []);
       }
       const own = new URLSearchParams({ topic: alarm.topic });
       link.hidden = !alarm.topic || (location.pathname === "/topic" && !alarm.dead);

@@ -24,7 +24,7 @@ export function chooseUtc(chosen) {
   } catch { /* a browser that keeps nothing */ }
   formats.clear();
   for (const element of document.querySelectorAll("time[data-ms]")) {
-    element.textContent = element.dataset.form === "clock" ? clock(+element.dataset.ms) : instant(+element.dataset.ms);
+    element.textContent = instant(+element.dataset.ms);
   }
   for (const [input, ms] of inputs) {
     if (ms !== null) input.value = toInput(ms);
@@ -76,13 +76,12 @@ export const iso = (ms) => (Math.abs(ms) <= 8.64e15 ? new Date(ms).toISOString()
 export const said = (text) => (/^\d+$/.test(text) ? Number(text) : Date.parse(text));
 
 /** A time element: the viewer's zone, UTC in its title. */
-export function timeElement(ms, form = "instant") {
+export function timeElement(ms) {
   const element = document.createElement("time");
   element.dateTime = iso(ms);
   element.title = `${iso(ms)} (UTC)`;
   element.dataset.ms = ms;
-  element.dataset.form = form;
-  element.textContent = form === "clock" ? clock(ms) : instant(ms);
+  element.textContent = instant(ms);
   return element;
 }
 
