@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 OPTIONS: Final = ("topic", "endpoints", "max_messages", "lease", "wait", "order_slack")
 _EXTENDS_PER_LEASE: Final = 3
+_EXTENDED_BELOW: Final = 2 / _EXTENDS_PER_LEASE
+"""The part of its lease that a message has left when it is taken: leases are extended within half of that."""
 _WAIT_S: Final = 0.2
 _LAST_WAIT_S: Final = 3.0
 """Wait for a further message, in a query that takes the present messages and ends."""
@@ -239,6 +241,10 @@ class Leases:
                 batch = self._consumer.receive(what.max_messages - len(found), rest_s)
                 if not batch:
                     break
+                # What came while the micro-batch before was worked on may be nearly over.
+                aged = [message for message in batch if message.lease < what.lease_s * _EXTENDED_BELOW]
+                if aged:
+                    self._consumer.extend(aged, what.lease_s, wait=False)
                 # What is due later may come before what is not, of another partition. Given back at once it would
                 # come again at once.
                 later += [message for message in batch if until_ms is not None and message.due > until_ms]

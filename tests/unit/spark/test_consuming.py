@@ -14,6 +14,7 @@ pytest.importorskip("pyspark")
 
 from dueq.errors import DueqError, OutcomeUnknown, StaleLease
 from dueq.spark.consuming import Consumption, Leases
+from dueq.testing import Mesh, mesh
 
 
 class Clock(Leases):
@@ -24,7 +25,7 @@ class Clock(Leases):
         self._held: list[Any] = []
         self._ended = threading.Event()
         self._consumer: Any = self
-        self._left = [SimpleNamespace(due=due, id=str(due), lost=False) for due in dues]
+        self._left = [SimpleNamespace(due=due, id=str(due), lost=False, lease=60.0) for due in dues]
         self._at_ms = 10_000
         self.released: list[int] = []
         self._ended.wait = self._wait  # type: ignore[method-assign, assignment]
@@ -93,3 +94,31 @@ def test_what_is_held_back_keeps_its_lease(monkeypatch: pytest.MonkeyPatch) -> N
     leases._ended.wait = lambda seconds: next(turns)  # type: ignore[method-assign, assignment, misc]
     leases._keep()
     assert extended == [([9_900], 60.0)]
+
+
+class InTest(Leases):
+    """A consumer of a mesh inside the test; nobody keeps its leases."""
+
+    def __init__(self, dueq_mesh: Mesh) -> None:
+        self._what = Consumption("t", (), 10, 60.0, 0.2, None)
+        self._client = dueq_mesh.client()
+        self._consumer = self._client.consumer("t", lease=60.0, credit=20)
+        self._index, self._held, self._under_way = {}, [], {}
+        self._lock, self._ended = threading.Lock(), threading.Event()
+
+
+def test_what_came_during_a_long_micro_batch_lasts_until_its_lease_is_extended() -> None:
+    """It was lost while it was worked on, and came again though nothing had failed."""
+    with mesh() as dueq_mesh:
+        producer_of = dueq_mesh.client()
+        producer_of.create_topic("t")
+        leases = InTest(dueq_mesh)
+        producer = producer_of.producer("t")
+        producer.schedule(b"first", 0)
+        assert leases.take(1, None) is not None
+        producer.schedule(b"second", 0)
+        dueq_mesh.advance(45)  # the first micro-batch is worked on
+        assert leases.take(2, None) is not None
+        [message] = leases._under_way[2][0]
+        dueq_mesh.advance(60 / 3)  # until leases are extended again
+        assert not message.lost
