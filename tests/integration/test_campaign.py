@@ -44,6 +44,7 @@ ZONES = (
 )  # fmt: skip
 YEAR = 2030
 PAYLOADS_MAX = 1000
+HOUR_MS = 3_600_000
 
 
 def us(moment: datetime) -> int:
@@ -309,6 +310,16 @@ def test_a_rank_or_a_group_that_no_message_can_have_is_a_bad_row(spark: SparkSes
     for wrong in ({"rank": "text2"}, {"group": "n"}):
         with pytest.raises(InvalidRequest, match=r"must be a (whole number|string)"):
             rows_of(spark, spec_of(tmp_path, columns={"text2": "'x'"}, **wrong))
+
+
+def test_what_quiet_hours_move_beyond_the_horizon_is_a_bad_row(spark: SparkSession, tmp_path: Path) -> None:
+    """It was planned, and the load failed at it: then nothing was loaded, or a part."""
+    evening_ms = us(datetime(2030, 1, 10, 22, tzinfo=UTC)) // 1000
+    write(tmp_path / "rows.csv", *({"at": evening_ms - i * HOUR_MS, "text": f"t{i}"} for i in range(3)))
+    spec = spec_of(tmp_path, quiet_hours={"from": "21:00", "until": "08:00", "zone": "UTC"})
+    rows = prepared(spark, spec, 0, PAYLOADS_MAX, evening_ms + 9 * HOUR_MS).orderBy("asked").collect()
+    assert [row.fate for row in rows] == [None, "bad", "bad"]
+    assert rows[1].reason == "due is beyond the topic's horizon once quiet hours are over"
 
 
 def test_instants_are_exact_to_the_millisecond_however_far_ahead(spark: SparkSession, tmp_path: Path) -> None:

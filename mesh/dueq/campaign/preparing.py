@@ -40,6 +40,7 @@ _ASKED, _DUE, _PAYLOAD, _KEY, _REASON, _FATE = "asked", "due", "payload", "key",
 _LOCAL, _LOCAL_ZONE, _LISTED, _BY, _SAID = "local", "local_zone", "listed", "by", "said"
 ZONE: Final = "quiet_zone"
 _US: Final = 1000
+_TOO_LATE: Final = "due is beyond the topic's horizon once quiet hours are over"
 
 
 def prepared(
@@ -94,6 +95,9 @@ def prepared(
     # A past row that is sent all the same leaves now, and now may be in quiet hours.
     wanted = F.greatest(F.col(_ASKED), F.lit(now_ms)) if spec.due.past == "send" else F.col(_ASKED)
     rows = _outside_quiet_hours(rows, wanted, spec.quiet_hours)
+    late = F.when(F.col(QUIET) & (F.col(_DUE) > last_ms), F.lit(_TOO_LATE))
+    rows = rows.withColumn(_REASON, F.coalesce(F.col(_REASON), late))
+    rows = _fated(rows, F.col(_REASON).isNotNull(), BAD)
     if spec.due.past != "send":
         rows = _fated(rows, F.col(_DUE) < F.lit(now_ms), PAST)
     if spec.deduplication is not None:
