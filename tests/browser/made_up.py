@@ -22,6 +22,11 @@ window.fetch = async (address, ...rest) => {
   throw new TypeError("Failed to fetch");
 };
 """
+A_DAY_GOES_BY = """
+const own = Date.now;
+window.slept = 0;
+Date.now = () => own() + slept;
+"""
 WORK_TAKES_LONG = """
 const own = window.fetch;
 let stopped;

@@ -15,6 +15,7 @@ from selenium.webdriver.support.ui import Select
 
 from dueq import Client
 from tests.browser.made_up import (
+    A_DAY_GOES_BY,
     A_HUNDRED_AND_TWENTY_TOPICS,
     FIRST_COUNT_IS_LATE,
     FIRST_LIST_FAILS,
@@ -153,6 +154,21 @@ def test_the_end_of_a_pause_has_its_day(tab: Tab, client: Client) -> None:
     tab.go("/topic?topic=closed")
     tab.says(f"It ends by itself at {until:%Y-%m-%d %H:%M:%S}.000", ".alarm")
     client.delete_topic("closed")
+
+
+def test_a_page_that_is_left_open_says_of_which_day_its_times_are(tab: Tab, client: Client) -> None:
+    """What was today's when it was read looked like today's on the next day, too."""
+    client.create_topic("overnight", replicas=3)
+    due_ms = int(time.time() * 1000) + 300_000
+    client.producer("overnight").schedule(b"x", due_ms)
+    with tab.running(A_DAY_GOES_BY):
+        tab.go("/messages?topic=overnight")
+        tab.until(lambda: len(tab.texts("td[data-title=Due]")) == 1)
+        tab.driver.execute_script("slept = 86_400_000")
+        at = datetime.fromtimestamp(due_ms // 1000, ZoneInfo("America/New_York"))
+        wanted = f"{at:%Y-%m-%d %H:%M:%S}.{due_ms % 1000:03d}"
+        tab.until(lambda: tab.texts("td[data-title=Due]") == [wanted])
+    client.delete_topic("overnight")
 
 
 def test_how_far_copies_lag_is_shown(tab: Tab, client: Client) -> None:

@@ -2,7 +2,7 @@
 
 import { h, put, say } from "./dom.js";
 import { Live } from "./live.js";
-import { chooseUtc, clock, inUtc, iso, onZone, zoneName } from "./words.js";
+import { chooseUtc, clock, day, inUtc, iso, onZone, retell, zoneName } from "./words.js";
 
 const PAGES = {
   "/": () => import("./now.js"),
@@ -38,6 +38,7 @@ export const frame = {
 
 let offset = 0;
 let known = new Set();
+let today = "";
 
 function tick() {
   const now = Date.now() + offset;
@@ -45,6 +46,10 @@ function tick() {
   say(element, clock(now));
   element.dateTime = iso(now);
   element.title = `${iso(now)} (UTC)`;
+  if (today !== day(Date.now())) {
+    today = day(Date.now());
+    retell();
+  }
 }
 
 function nameZone() {

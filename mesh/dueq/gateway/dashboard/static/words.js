@@ -23,14 +23,19 @@ export function chooseUtc(chosen) {
     localStorage.setItem(KEPT, chosen ? "1" : "0");
   } catch { /* a browser that keeps nothing */ }
   formats.clear();
-  for (const element of document.querySelectorAll("time[data-ms]")) {
-    element.textContent = instant(+element.dataset.ms);
-  }
+  retell();
   for (const [input, ms] of inputs) {
     if (ms !== null) input.value = toInput(ms);
     input.dispatchEvent(new Event("input"));
   }
   for (const listener of listeners) listener();
+}
+
+/** Say all instants anew: they are told in another zone, or what was today is yesterday. */
+export function retell() {
+  for (const element of document.querySelectorAll("time[data-ms]")) {
+    element.textContent = instant(+element.dataset.ms);
+  }
 }
 
 export function zoneName() {
