@@ -95,11 +95,14 @@ def _keyed(payload: pa.Array, key: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(lengths, named, payload, pa.scalar(b"", pa.large_binary()))
 
 
-def runs_of(pieces: Iterator[Run], batch_rows: int) -> Iterator[Run]:
-    """Cut rows into runs of `batch_rows` rows and of what fits into one request."""
+def runs_of(pieces: Iterator[Run | None], batch_rows: int) -> Iterator[Run | None]:
+    """Cut rows into runs of `batch_rows` rows and of what fits into one request; None is passed on."""
     waiting: list[Run] = []
     rows = size = 0
     for piece in pieces:
+        if piece is None:
+            yield None
+            continue
         ends = np.cumsum(piece.size, dtype=np.int64)
         start = 0
         while start < piece.rows:

@@ -143,19 +143,23 @@ class Task:
         """
         runs = runs_of(self._pieces(batches), self._load.batch_rows)
         if self._load.send:
-            for partition, run, receipt in self._sent(runs):
-                is_old = receipt.stamp_ms < self._load.began_ms
-                ids = receipt.ids() if self._load.with_ids else []
-                keys = run.keys
-                for home, rows in self._rows_at(partition, run):
-                    yield news(self._number, home, rows, rows if is_old else 0, keys, ids)
-                    keys, ids = [], []
+            for answered in self._sent(runs):
+                if answered is not None:
+                    yield from self._told(*answered)
                 yield from self._rejections()
         else:
             for run in runs:
-                yield news(self._number, -1, run.rows, run.rows)
+                if run is not None:
+                    yield news(self._number, -1, run.rows, run.rows)
                 yield from self._rejections()
-        yield from self._rejections()
+
+    def _told(self, partition: int, run: Run, receipt: Receipt) -> Iterator[pa.RecordBatch]:
+        is_old = receipt.stamp_ms < self._load.began_ms
+        ids = receipt.ids() if self._load.with_ids else []
+        keys = run.keys
+        for home, rows in self._rows_at(partition, run):
+            yield news(self._number, home, rows, rows if is_old else 0, keys, ids)
+            keys, ids = [], []
 
     def _rows_at(self, partition: int, run: Run) -> list[tuple[int, int]]:
         """Return how many rows of a run went to which partitions."""
@@ -173,9 +177,13 @@ class Task:
             again += batch.column("deduplicated")[0].as_py()
         return rows, again
 
-    def _sent(self, runs: Iterator[Run]) -> Iterator[tuple[int, Run, Receipt]]:
-        first = next(runs, None)
-        if first is None:
+    def _sent(self, runs: Iterator[Run | None]) -> Iterator[tuple[int, Run, Receipt] | None]:
+        """Yield the runs that are answered, and None where rows were put aside."""
+        for first in runs:
+            if first is not None:
+                break
+            yield None
+        else:
             return
         load = self._load
         # No more are under way than there are partitions: then the previous run of the same partition has been
@@ -189,7 +197,11 @@ class Task:
             producer: NumberedProducer | None = None
             shared = SharedBody(load.shared) if load.shared else None
             new = 0  # answers in a row of what was not there before; an earlier attempt may have left gaps of `most`
-            for number, run in enumerate(chain((first,), runs)):
+            number = 0
+            for run in chain((first,), runs):
+                if run is None:
+                    yield None
+                    continue
                 while len(under_way) >= (most if new >= _UNDER_WAY_MAX else 1):
                     answered = self._answered(under_way.popleft())
                     new = new + 1 if answered[2].stamp_ms >= began_ms else 0
@@ -212,6 +224,7 @@ class Task:
                     groups=run.groups,
                 )
                 under_way.append((partition, run, answer))
+                number += 1
             while under_way:
                 yield self._answered(under_way.popleft())
 
@@ -229,14 +242,15 @@ class Task:
                 "each time? Nothing more is sent of it; cancel that job, and load these rows under another name"
             ) from None
 
-    def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Run]:
-        """Good rows as columns; others are put aside, or the first of them is raised."""
+    def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Run | None]:
+        """Good rows as columns; others are put aside, and None says so, or the first of them is raised."""
         row = 0
         for batch in _of_some_rows(batches):
             reasons = batch.column(REASON)
             good = batch
             if reasons.null_count < batch.num_rows:
                 self._put_aside(batch.filter(reasons.is_valid()), row, reasons)
+                yield None
                 good = batch.filter(reasons.is_null())
             row += batch.num_rows
             if good.num_rows:

@@ -39,7 +39,7 @@ def rows_of(run: Run) -> list[bytes]:
 
 
 def cut(pieces: list[Run], batch_rows: int = 1024) -> list[list[bytes]]:
-    return [rows_of(run) for run in runs_of(iter(pieces), batch_rows)]
+    return [rows_of(run) for run in runs_of(iter(pieces), batch_rows) if run is not None]
 
 
 @settings(max_examples=50)
@@ -73,6 +73,7 @@ def test_ranks_and_groups_stay_with_their_rows(
     found = [
         (rank, run.groups[place] if run.groups else "")
         for run in runs_of(iter(pieces), most)
+        if run is not None
         for rank, place in zip(run.rank.tolist(), run.group.tolist() or [0] * run.rows, strict=True)
     ]
     assert found == [(rank, group or "") for rank, group in rows]
@@ -94,6 +95,7 @@ def test_a_slice_of_an_arrow_array_is_read_where_it_lies() -> None:
 
 def test_keys_go_before_payloads_and_null_is_no_key() -> None:
     (run,) = runs_of(iter([piece([b"x", b"", b"z"], ["k", None, "é" * 127], with_keys=True)]), 10)
+    assert run is not None
     found = [split_meta(Meta.KEY, row) for row in rows_of(run)]
     assert found == [("k", {}, b"x"), ("", {}, b""), ("é" * 127, {}, b"z")]
     assert run.keys == ["k", None, "é" * 127]
@@ -158,3 +160,18 @@ def test_instants_that_look_like_seconds_are_warned_of(monkeypatch: pytest.Monke
     seconds = batch.set_column(0, "due", pa.array([1_900_000_000], pa.int64()))
     with pytest.warns(UserWarning, match="were seconds meant"):
         list(Task(load(), 5).news(of(seconds)))
+
+
+@pytest.mark.parametrize("send", [True, False])
+def test_rows_that_cannot_be_messages_leave_a_task_as_they_come(send: bool) -> None:
+    """All of them were kept in memory until the next good row, or the next request, if there ever was one."""
+    bad = pa.RecordBatch.from_pydict({
+        "due": pa.array([None], pa.int64()), "payload": pa.array([b"x"]), "reason": pa.array(["due is null"]),
+        "row": pa.array(["{}"]),
+    })  # fmt: skip
+    left = iter(range(9))
+    load = Load(b"x" * 16, "t", 1, (), 1024, 1.0, collect=True, send=send)
+    news = Task(load, 0).news(bad for _ in left)
+    assert next(news).column("place").to_pylist() == [0]
+    assert next(left) == 1
+    assert [batch.column("place")[0].as_py() for batch in news] == [1, 2, 3, 4, 5, 6, 7]
