@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -169,6 +169,26 @@ def test_a_page_that_is_left_open_says_of_which_day_its_times_are(tab: Tab, clie
         wanted = f"{at:%Y-%m-%d %H:%M:%S}.{due_ms % 1000:03d}"
         tab.until(lambda: tab.texts("td[data-title=Due]") == [wanted])
     client.delete_topic("overnight")
+
+
+def test_whoever_changes_many_hears_that_the_list_may_lack_some_of_them(tab: Tab, client: Client) -> None:
+    """What waits for another attempt is listed by the instant of that, and cancelled by when it was due."""
+    client.create_topic("again", replicas=3)
+    client.producer("again").schedule(b"x", 0, key="failed")
+    with client.consumer("again") as consumer:
+        (message,) = consumer.receive(1)
+        message.nack(delay=HOUR_MS / 1000, wait=True)
+    told = "Those that wait for another attempt count by when they were due"
+    tab.go(f"/messages?topic=again&until={datetime.now(UTC) + timedelta(minutes=9):%Y-%m-%dT%H:%M:%SZ}")
+    tab.says("None matches.")
+    tab.press("Change all that match…")
+    tab.says("1 message", "dialog")
+    tab.says(told, "dialog")
+    tab.go("/messages?topic=again")
+    tab.press("Change all that match…")
+    tab.says("1 message", "dialog")
+    assert not any(told in each for each in tab.texts("dialog"))
+    client.delete_topic("again")
 
 
 def test_how_far_copies_lag_is_shown(tab: Tab, client: Client) -> None:

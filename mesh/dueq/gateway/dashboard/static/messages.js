@@ -423,7 +423,9 @@ function sentence(filter, topic) {
   if (filter.due_until) parts.push(`due before ${instant(Date.parse(filter.due_until))}`);
   if (filter.job) parts.push(`of job ${filter.job}`);
   if (filter.group) parts.push(`of group ${filter.group}`);
-  return `All ${filter.state} messages of ${topic}${parts.length ? ` ${parts.join(", ")}` : ""}.`;
+  const untold = filter.state === "waiting" && (filter.due_from || filter.due_until)
+    ? " Those that wait for another attempt count by when they were due, and are listed by when they wait until." : "";
+  return `All ${filter.state} messages of ${topic}${parts.length ? ` ${parts.join(", ")}` : ""}.${untold}`;
 }
 
 function columns(page, state, all) {
