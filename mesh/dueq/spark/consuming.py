@@ -163,8 +163,7 @@ class Leases:
         self._what = what
         self._client = Client(what.endpoints)
         reach(self._client, what.endpoints)
-        placement = topic_of(self._client, what.topic).placement
-        self._index = {partition.uid: partition.index for partition in placement}
+        self._index = self._placed()
         # Twice the messages of a micro-batch: the next one comes while this one is worked on.
         credit = 2 * what.max_messages
         self._consumer = self._client.consumer(what.topic, lease=what.lease_s, credit=credit)
@@ -271,10 +270,19 @@ class Leases:
             # They come again all the same: after their leases, which may have been over before.
             log.warning("spark.not_given_back", topic=self._what.topic, error=repr(error))
 
+    def _placed(self) -> dict[int, int]:
+        """The index of each partition by its uid."""
+        placement = topic_of(self._client, self._what.topic).placement
+        return {partition.uid: partition.index for partition in placement}
+
     def _rows(self, messages: list[Message]) -> pa.RecordBatch:
+        uids = [ids.from_text(message.id).uid for message in messages]
+        if not self._index.keys() >= {*uids}:  # partitions were added
+            with suppress(DueqError):
+                self._index = self._placed()
         columns = {
             "topic": [self._what.topic] * len(messages),
-            "partition": [self._index.get(ids.from_text(message.id).uid) for message in messages],
+            "partition": [self._index.get(uid) for uid in uids],
             "id": [message.id for message in messages],
             "key": [message.key or None for message in messages],
             "due": [message.due * 1000 for message in messages],

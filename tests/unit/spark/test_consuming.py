@@ -103,7 +103,8 @@ class InTest(Leases):
         self._what = Consumption("t", (), 10, 60.0, 0.2, None)
         self._client = dueq_mesh.client()
         self._consumer = self._client.consumer("t", lease=60.0, credit=20)
-        self._index, self._held, self._under_way = {}, [], {}
+        self._index = self._placed()
+        self._held, self._under_way = [], {}
         self._lock, self._ended = threading.Lock(), threading.Event()
 
 
@@ -122,3 +123,23 @@ def test_what_came_during_a_long_micro_batch_lasts_until_its_lease_is_extended()
         [message] = leases._under_way[2][0]
         dueq_mesh.advance(60 / 3)  # until leases are extended again
         assert not message.lost
+
+
+def test_messages_of_partitions_that_were_added_say_so() -> None:
+    """Their partition was null until the query was started anew."""
+    with mesh() as dueq_mesh:
+        owner = dueq_mesh.client()
+        owner.create_topic("t")
+        leases = InTest(dueq_mesh)
+        producer = owner.producer("t")
+        producer.schedule(b"x", 0)
+        first = leases.take(1, None)
+        assert first is not None
+        assert first.column("partition").to_pylist() == [0]
+        owner.update_topic("t", partitions=3)
+        dueq_mesh.advance(1)
+        for _ in range(9):
+            producer.schedule(b"x", 0)
+        second = leases.take(2, None)
+        assert second is not None
+        assert {*second.column("partition").to_pylist()} == {0, 1, 2}
