@@ -175,13 +175,13 @@ _DURATIONS = {
 
 
 def _impatient(handler: Any) -> Any:
-    """Return a handler of requests that leaves a client which says nothing: each connection has a thread."""
+    """Return a handler that leaves a client which says nothing, or has gone: each connection has a thread."""
 
     class Impatient(handler):  # type: ignore[misc]
         timeout = _PATIENCE_S
 
         def handle(self) -> None:
-            with suppress(TimeoutError):
+            with suppress(TimeoutError, ConnectionError):
                 super().handle()
 
     return Impatient

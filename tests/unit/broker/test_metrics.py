@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import socket
+import struct
+import threading
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -138,6 +141,28 @@ def test_a_client_of_the_page_that_says_nothing_is_left(monkeypatch: pytest.Monk
     with urlopen(f"http://{host}:{port}/metrics", timeout=30.0) as answer:
         assert b"dueq_degraded" in answer.read()
     page.close()
+
+
+def test_a_connection_that_is_reset_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probes of load balancers end so, every few seconds: each left a traceback in the log."""
+    page, served = MetricsPage(), threading.Event()
+    broken: list[Any] = []
+    host, _, port = page.serve("127.0.0.1:0").partition(":")
+    server = page._server
+    assert server is not None
+    shut = server.shutdown_request
+
+    def shut_and_tell(request: Any) -> None:
+        shut(request)
+        served.set()
+
+    monkeypatch.setattr(server, "handle_error", lambda request, client_address: broken.append(request))
+    monkeypatch.setattr(server, "shutdown_request", shut_and_tell)
+    with socket.create_connection((host, int(port))) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert served.wait(30.0)
+    page.close()
+    assert not broken
 
 
 def test_a_connection_for_which_there_is_no_descriptor_does_not_keep_a_processor_busy(
