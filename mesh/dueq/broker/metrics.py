@@ -6,6 +6,7 @@ the GIL, at once), and labels are capped: a thousand topics must not cost the lo
 
 from __future__ import annotations
 
+import errno
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -66,6 +67,8 @@ class MetricsPage(Collector):
         except OSError as error:
             reason = error.strerror or error
             raise OSError(error.errno, f"cannot serve metrics on {address}: {reason}") from error
+        except UnicodeError as error:
+            raise OSError(errno.EINVAL, f"cannot serve metrics on {address}: {error}") from error
         self._server.RequestHandlerClass = _impatient(self._server.RequestHandlerClass)
         self._server.get_request = _unhurried(self._server.get_request)  # type: ignore[method-assign]
         return f"{host or _LOCAL}:{self._server.server_port}"

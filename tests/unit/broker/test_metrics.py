@@ -143,6 +143,12 @@ def test_a_client_of_the_page_that_says_nothing_is_left(monkeypatch: pytest.Monk
     page.close()
 
 
+def test_a_host_that_cannot_be_a_name_is_an_error_that_names_it() -> None:
+    """A label of no characters ended the broker with the traceback of a codec."""
+    with pytest.raises(OSError, match=r"metrics on a\.\.b:9100: "):
+        MetricsPage().serve("a..b:9100")
+
+
 def test_a_connection_that_is_reset_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probes of load balancers end so, every few seconds: each left a traceback in the log."""
     page, served = MetricsPage(), threading.Event()
