@@ -253,7 +253,13 @@ class Recovering:
 
     def _settle(self, facts: PartitionFacts, wanted: PartitionNode, error: Exception) -> None:
         """The set's answer was lost: see whether the node shows it, or what followed from it."""
-        version, node = self._node(facts.topic.name, facts.uid)
+        try:
+            version, node = self._node(facts.topic.name, facts.uid)
+        except CoordinatorUnavailable as silent:
+            raise OutcomeUnknown(
+                f"ZooKeeper at {self._address} did not confirm the change of {facts.name}, which may have "
+                f"happened or may still happen: look again ({silent})"
+            ) from error
         survivor = wanted.isr[0]
         if node == wanted or (node.epoch > wanted.epoch and survivor in node.isr):
             return
