@@ -161,7 +161,7 @@ class ZooKeeperCoordinator:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timer_numbers = itertools.count()
         self._thread: threading.Thread | None = None
-        self._ending = False
+        self._ending = self._stopped = False
         self._state = CoordinatorState.LOST
         """As delivered; CONNECTED means also that the registration is in place."""
         self._connections = 0
@@ -226,8 +226,9 @@ class ZooKeeperCoordinator:
 
     def stop(self) -> None:
         """Close the session, which removes the registration; see `Coordinator.stop`."""
-        if self._thread is None:
+        if self._thread is None or self._stopped:
             return
+        self._stopped = True
         self._inbox.put(self._end)
         self._thread.join(_STOP_S)
         # kazoo would wait too long for a server that hangs.
