@@ -6,10 +6,11 @@ import uuid
 from functools import partial
 from typing import Any
 
-from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, ConnectionLoss, NodeExistsError, NoNodeError
 
 from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnreadable
 from dueq.cluster.layout import Layout
+from dueq.cluster.new_partitions import commit
 from dueq.cluster.requests import Procedure, one
 from dueq.cluster.znodes import (
     FEATURE_LEVEL,
@@ -91,10 +92,12 @@ def register(client: Any, layout: Layout, registration: Registration) -> Procedu
         replacement = client.transaction()
         replacement.delete(path, stat.version)
         replacement.create(path, value, ephemeral=True)
-        answers = yield from one(replacement.commit_async)
-        # If it fails, another broker has changed the node meanwhile: look again.
-        if not any(isinstance(answer, Exception) for answer in answers):
+        lost = yield from commit(replacement)
+        if lost is None:
             return path
+        if not isinstance(lost, (BadVersionError, NodeExistsError, NoNodeError)):
+            raise lost
+        # Another broker has changed the node meanwhile: look again.
 
 
 def _note_level(client: Any, layout: Layout, registration: Registration) -> Procedure:

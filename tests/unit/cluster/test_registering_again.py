@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import structlog
-from kazoo.exceptions import NoAuthError, NoNodeError
+from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError, RuntimeInconsistency
+from kazoo.protocol.states import ZnodeStat
 
 from dueq.cluster.coordinator import CoordinatorUnreadable
 from dueq.cluster.layout import Layout
-from dueq.cluster.registering import check_cluster
+from dueq.cluster.registering import check_cluster, register
 from dueq.cluster.requests import Ended, Procedure
-from dueq.cluster.znodes import encode_cluster
+from dueq.cluster.znodes import encode_cluster, encode_registration
 from dueq.cluster.zookeeper import ZooKeeperCoordinator
 from dueq.core.ports.membership import CoordinatorState, Registration
 
@@ -116,6 +118,51 @@ def test_a_broker_does_not_register_in_another_cluster(cluster: bytes | None, wh
 
 def test_a_broker_registers_again_in_its_own_cluster() -> None:
     checked(encode_cluster("mine", 3))
+
+
+def answered(procedure: Procedure, rounds: int = 20) -> Any:
+    """Answer all requests of a procedure at once; returns its result."""
+    sends = next(procedure)
+    for _ in range(rounds):
+        try:
+            sends = procedure.send([send() for send in sends])
+        except StopIteration as stop:
+            return stop.value
+    raise AssertionError("it goes on and on")
+
+
+class Occupied:
+    """ZooKeeper with a registration of an earlier life, which it refuses to delete."""
+
+    client_id = (7, b"")
+
+    def create_async(self, path: str, value: bytes, **options: bool) -> Any:
+        return NodeExistsError()
+
+    def set_async(self, path: str, value: bytes) -> Any:
+        return None
+
+    def get_async(self, path: str) -> Any:
+        earlier = replace(REGISTRATION, incarnation=0)
+        return encode_registration(earlier), ZnodeStat(0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0)
+
+    def transaction(self) -> Any:
+        refused = [NoAuthError(), RuntimeInconsistency()]
+        return type(
+            "Transaction",
+            (),
+            {
+                "delete": lambda self, path, version: None,
+                "create": lambda self, path, value, ephemeral: None,
+                "commit_async": lambda self: refused,
+            },
+        )()
+
+
+def test_a_registration_that_may_not_be_replaced_is_an_error() -> None:
+    """The same transaction was sent again and again, as fast as ZooKeeper answered, and nothing said why."""
+    with pytest.raises(NoAuthError):
+        answered(register(Occupied(), LAYOUT, REGISTRATION))
 
 
 def test_what_is_due_does_not_wait_until_nothing_else_happens() -> None:
