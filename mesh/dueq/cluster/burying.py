@@ -59,7 +59,8 @@ class Burying:
         if error is None or isinstance(error, CoordinatorUnreadable):
             self._done.add(name)
         if error is not None and not isinstance(error, CONNECTION_ERRORS):
-            _log.error("tombstone.not_removed", path=self._layout.tombstone(name), reason=str(error))
+            reason = str(error) or repr(error)
+            _log.error("tombstone.not_removed", path=self._layout.tombstone(name), reason=reason)
 
 
 def take_off(client: Any, layout: Layout, name: str, broker_id: str) -> Procedure:

@@ -355,7 +355,8 @@ class ZooKeeperCoordinator:
 
     def _registration_failed(self, error: Exception) -> None:
         """Try again each second: the broker that holds our id may be dead, or be stopped by hand."""
-        _log.error("broker.registration_failed", broker=self._registration.broker_id, reason=str(error))
+        reason = str(error) or repr(error)
+        _log.error("broker.registration_failed", broker=self._registration.broker_id, reason=reason)
         if isinstance(error, (BrokerIdTaken, CoordinatorUnreadable)):
             self._start_error = error
         else:

@@ -165,6 +165,14 @@ def test_a_registration_that_may_not_be_replaced_is_an_error() -> None:
         answered(register(Occupied(), LAYOUT, REGISTRATION))
 
 
+def test_an_error_without_a_text_is_named() -> None:
+    """kazoo's have none, and so the log gave an empty reason, once a second."""
+    desk = Desk()
+    with structlog.testing.capture_logs() as logs:
+        desk.coordinator._registration_failed(NoAuthError())
+    assert [log["reason"] for log in logs] == ["NoAuthError()"]
+
+
 def test_what_is_due_does_not_wait_until_nothing_else_happens() -> None:
     """Thousands of nodes change, say, while a registration is to be tried again."""
     coordinator = ZooKeeperCoordinator("127.0.0.1:1")
