@@ -32,9 +32,14 @@ def prepare(client: Any, layout: Layout, registration: Registration) -> Procedur
     cluster = encode_cluster(uuid.uuid4().hex, min(FEATURE_LEVEL, registration.feature_level))
     nodes = [(path, b"") for path in layout.folders()] + [(layout.next_uid, b"1"), (layout.cluster, cluster)]
     answers = yield [partial(client.create_async, path, value) for path, value in nodes]
-    for answer in answers:
-        if isinstance(answer, Exception) and not isinstance(answer, NodeExistsError):
-            raise answer
+    failed = {
+        path: answer
+        for (path, _), answer in zip(nodes, answers, strict=True)
+        if isinstance(answer, Exception) and not isinstance(answer, NodeExistsError)
+    }
+    # Folders above are there if something below them is, though ZooKeeper first refuses to make them.
+    if any(path.startswith(f"{layout.root}/") for path in failed):
+        raise next(iter(failed.values()))
     # Another broker may have made it at the same time; the existing one counts.
     value, _ = yield from one(partial(client.get_async, layout.cluster))
     cluster_id, level = decode_cluster(value)

@@ -12,7 +12,7 @@ from kazoo.protocol.states import ZnodeStat
 
 from dueq.cluster.coordinator import CoordinatorUnreadable
 from dueq.cluster.layout import Layout
-from dueq.cluster.registering import check_cluster, register
+from dueq.cluster.registering import check_cluster, prepare, register
 from dueq.cluster.requests import Ended, Procedure
 from dueq.cluster.znodes import encode_cluster, encode_registration
 from dueq.cluster.zookeeper import ZooKeeperCoordinator
@@ -163,6 +163,30 @@ def test_a_registration_that_may_not_be_replaced_is_an_error() -> None:
     """The same transaction was sent again and again, as fast as ZooKeeper answered, and nothing said why."""
     with pytest.raises(NoAuthError):
         answered(register(Occupied(), LAYOUT, REGISTRATION))
+
+
+class Fenced:
+    """ZooKeeper in which a broker may create nodes below `/shared/dueq` only, or nowhere.
+
+    It looks at the rights for the parent before it looks for the node (`pRequest2TxnCreate`).
+    """
+
+    def __init__(self, *, below: bool) -> None:
+        self._below = below
+
+    def create_async(self, path: str, value: bytes) -> Any:
+        return NodeExistsError() if self._below and path.startswith("/shared/dueq/") else NoAuthError()
+
+    def get_async(self, path: str) -> Any:
+        return encode_cluster("mine"), None
+
+
+def test_folders_above_the_cluster_that_are_there_need_not_be_writable() -> None:
+    """No broker could start where an administrator had made the root, and locked what is above it."""
+    layout = Layout("/shared/dueq")
+    assert answered(prepare(Fenced(below=True), layout, REGISTRATION)) == "mine"
+    with pytest.raises(NoAuthError):
+        answered(prepare(Fenced(below=False), layout, REGISTRATION))
 
 
 def test_an_error_without_a_text_is_named() -> None:
