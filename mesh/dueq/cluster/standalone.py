@@ -299,6 +299,11 @@ def _read(path: Path) -> _Facts:
         ) from error
 
 
+def _for_its_owner(path: str, flags: int) -> int:
+    """Open a file that nobody else may read: secrets of endpoints are in it."""
+    return os.open(path, flags, 0o600)
+
+
 def _write(path: Path, facts: _Facts) -> None:
     """Replace the file; when this returns, the new one survives a crash."""
     fields = {
@@ -313,7 +318,8 @@ def _write(path: Path, facts: _Facts) -> None:
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     partial_path = path.with_name(path.name + ".partial")
-    with partial_path.open("w", encoding="utf-8") as file:
+    partial_path.unlink(missing_ok=True)  # what a crash has left keeps its mode
+    with open(partial_path, "w", encoding="utf-8", opener=_for_its_owner) as file:
         json.dump(fields, file, separators=(",", ":"))
         file.flush()
         os.fsync(file.fileno())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import stat
 from pathlib import Path
 from typing import TypeVar
 
@@ -108,6 +109,18 @@ def test_a_half_written_file_beside_it_is_ignored(tmp_path: Path) -> None:
     second = Standalone(path)
     assert second.coordinator.cluster_id == cluster_id
     second.coordinator.stop()
+
+
+def test_nobody_else_may_read_the_file(tmp_path: Path) -> None:
+    """Every user of the machine could. Secrets of endpoints are in it, where a broker has no key."""
+    path = tmp_path / "coordinator.json"
+    path.with_name(path.name + ".partial").touch(0o644)
+    before = os.umask(0o022)
+    try:
+        Standalone(path).coordinator.stop()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_without_a_file_the_facts_end_with_the_process() -> None:
