@@ -42,7 +42,14 @@ class _Waiter:
     thread: threading.Thread
     until_us: int
     waking: Waking | None
-    """None: it is at work."""
+    """None: it is at work. The thread itself changes that at any instant, so others look once."""
+
+    def wake(self) -> None:
+        if (waking := self.waking) is not None:
+            waking.set()
+
+    def is_busy(self) -> bool:
+        return (waking := self.waking) is None or waking.wait(0)
 
 
 class Threads:
@@ -63,8 +70,7 @@ class Threads:
         """Nothing happens any more: nobody waits longer."""
         self._ended = True
         for waiter in list(self._waiters.values()):
-            if waiter.waking is not None:
-                waiter.waking.set()
+            waiter.wake()
 
     def hand_over(self, work: object) -> None:
         """A thread is about to have this to do."""
@@ -128,8 +134,8 @@ class Threads:
         """
         now_us = self._mono_us()
         for waiter in list(self._waiters.values()):
-            if waiter.waking is not None and now_us >= waiter.until_us:
-                waiter.waking.set()  # its time is over
+            if now_us >= waiter.until_us:  # its time is over
+                waiter.wake()
         give_up = time.monotonic() + PATIENCE_S
         while (busy := self._busy()) is not None:
             if time.monotonic() > give_up:
@@ -156,6 +162,6 @@ class Threads:
         for number, waiter in list(self._waiters.items()):
             if not waiter.thread.is_alive():
                 self._waiters.pop(number, None)
-            elif waiter.waking is None or waiter.waking.wait(0) or self._mono_us() >= waiter.until_us:
+            elif waiter.is_busy() or self._mono_us() >= waiter.until_us:
                 return waiter.thread
         return None
