@@ -166,7 +166,9 @@ class MetricsPage(Collector):
         yield offsets
         yield GaugeMetricFamily("dueq_leaderships", "Partitions led here", value=gauges.get("leaderships", 0))
         yield GaugeMetricFamily(
-            "dueq_degraded", "1 while ZooKeeper is away", value=1 if gauges.get("degraded") else 0
+            "dueq_degraded",
+            "1 while ZooKeeper is away, and until the broker has begun",
+            value=1 if gauges.get("degraded", True) else 0,
         )
 
 

@@ -57,6 +57,11 @@ def test_counters_histograms_and_gauges_are_shown() -> None:
         assert line in text, line
 
 
+def test_a_broker_that_has_not_begun_yet_is_degraded() -> None:
+    """One that waits for ZooKeeper, gives up and is started again always said that it is there."""
+    assert "dueq_degraded 1.0" in page_of(CoreMetrics())
+
+
 def test_ten_thousand_topics_do_not_make_ten_thousand_labels() -> None:
     metrics = CoreMetrics()
     for number in range(1_000):
