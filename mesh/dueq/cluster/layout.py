@@ -100,7 +100,18 @@ def split_address(address: str) -> tuple[str, str]:
     """
     all_hosts, slash, root = address.partition("/")
     servers = [_SERVER.fullmatch(server.strip()) for server in all_hosts.split(",")]
-    if not all(server and 1 <= int(server["port"] or 2181) <= 65_535 for server in servers):
+    if not all(
+        server and 1 <= int(server["port"] or 2181) <= 65_535 and _is_name(server[1]) for server in servers
+    ):
         raise ValueError(f"an address of ZooKeeper is HOST:PORT,HOST:PORT or that and /ROOT, not {address!r}")
     hosts = ",".join(server[0] for server in servers if server)
     return hosts, f"/{root}" if slash and root.strip("/") else DEFAULT_ROOT
+
+
+def _is_name(host: str) -> bool:
+    """Whether a host can be looked up at all: labels of a name have 1 to 63 characters."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True

@@ -22,7 +22,9 @@ def test_an_address_may_have_spaces_and_do_without_ports() -> None:
     assert split_address("zk1 , zk2:1, [::1]:2") == ("zk1,zk2:1,[::1]:2", "/dueq")
 
 
-@pytest.mark.parametrize("address", ["a:x", ":2181", "a:0", "a:65536", "a:1,", "", "a:1:2", "/dueq", "::1"])
+@pytest.mark.parametrize(
+    "address", ["a:x", ":2181", "a:0", "a:65536", "a:1,", "", "a:1:2", "/dueq", "::1", "a..b:1"]
+)
 def test_what_is_no_address_is_refused_with_what_it_is(address: str) -> None:
     """A broker ended with a traceback of kazoo's."""
     with pytest.raises(ValueError, match=f"HOST:PORT.*{re.escape(repr(address))}"):
