@@ -51,7 +51,7 @@ class Mirror:
         _asked: uids of nodes whose read waits to be sent; it serves every request that comes before.
         _again: uids of nodes that were asked for, and whose read is tried again in a while.
         _followed: uids whose nodes have a watch or are being read.
-        _unreadable: why a node cannot be read, by path, as last listed; told once in the log.
+        _unreadable: why a node cannot be read, by path, as last listed or read; told once in the log.
         _listing_again: lists that are to be read again because ZooKeeper refused to show a node.
         tombstones: their names, as last listed.
         _contradicting: uids that have a tombstone although their topic is there, as last listed.
@@ -85,7 +85,7 @@ class Mirror:
         self._again: set[int] = set()
         self._followed: set[int] = set()
         self._unfollowed: set[int] = set()
-        self._unreadable: dict[str, dict[str, str]] = {}
+        self._unreadable: dict[str | int, dict[str, str]] = {}
         self._listing_again: set[str] = set()
         self.tombstones: frozenset[str] = frozenset()
         self._contradicting: frozenset[int] = frozenset()
@@ -274,7 +274,11 @@ class Mirror:
             self._ask(uid, send, partial(self._node_read, uid, followed=True))
 
     def _node_read(self, uid: int, answer: Any, error: Exception | None, *, followed: bool) -> None:
+        path = self._layout.partition(uid)
+        if isinstance(error, NoAuthError):
+            self._tell(uid, {path: _REFUSED})
         if isinstance(error, NoNodeError):
+            self._tell(uid, {})
             if followed:
                 self._followed.discard(uid)
             self._deliver(NodeSeen(uid, -1, None))
@@ -287,8 +291,9 @@ class Mirror:
             value, stat = answer
             try:
                 self._deliver(NodeSeen(uid, stat.version, decode_node(value)))
+                self._tell(uid, {})
             except CoordinatorUnreadable as unreadable:
-                _log.error("znode.unreadable", path=self._layout.partition(uid), reason=str(unreadable))
+                self._tell(uid, {path: str(unreadable)})
         if followed:
             self._finish(uid, partial(self._follow, uid))
 
@@ -326,8 +331,10 @@ class Mirror:
         self._tell(what, unreadable)
         return found
 
-    def _tell(self, what: str, unreadable: dict[str, str]) -> None:
-        told, self._unreadable[what] = self._unreadable.get(what, {}), unreadable
+    def _tell(self, what: str | int, unreadable: dict[str, str]) -> None:
+        told = self._unreadable.pop(what, {})
+        if unreadable:
+            self._unreadable[what] = unreadable
         for path, reason in unreadable.items():
             if told.get(path) != reason:
                 _log.error("znode.unreadable", path=path, reason=reason)
@@ -355,7 +362,8 @@ class Mirror:
         if error is None:
             return False
         if not isinstance(error, CONNECTION_ERRORS):
-            _log.warning("zookeeper.read_failed", what=what, error=repr(error))
+            if isinstance(what, str) or not isinstance(error, NoAuthError):
+                _log.warning("zookeeper.read_failed", what=what, error=repr(error))
             if what is not None:
                 self._later(_AGAIN_S, partial(self._finish_and, what, again))
         return True

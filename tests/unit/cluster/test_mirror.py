@@ -346,6 +346,38 @@ def test_a_node_that_somebody_waits_for_is_read_until_zookeeper_shows_it() -> No
     assert [event.uid for event in following.events if isinstance(event, NodeSeen)] == [7]
 
 
+def test_a_partition_s_node_that_cannot_be_read_is_told_once() -> None:
+    """Each refusal was told again a second later, of thousands of partitions at once."""
+    following = Following()
+    path = LAYOUT.partition(1)
+    following.server.forbidden.add(path)
+    with structlog.testing.capture_logs() as logs:
+        following.server.make("a", 1)
+        following.run()
+        for _ in range(3):
+            following.pass_time()
+            following.mirror.read_node(1)
+            following.run()
+        following.server.forbidden.clear()
+        following.server.nodes[path] = b"damaged"
+        for _ in range(3):
+            following.pass_time()
+            following.mirror.read_node(1)
+            following.run()
+        following.server.make("a", 1)
+        following.server.fire(path)
+        following.run()
+        following.server.forbidden.add(path)
+        following.server.fire(path)
+        following.run()
+    refused, damaged = "access is refused", "this is not a partition node: b'damaged'"
+    assert [(log.get("path"), log.get("reason")) for log in logs] == [
+        (path, refused),
+        (path, damaged),
+        (path, refused),
+    ]
+
+
 def test_a_change_of_a_leader_does_not_wait_for_the_topics_to_be_read() -> None:
     """All brokers read everything after an outage of ZooKeeper, and partitions need leaders then."""
     following = Following()
