@@ -233,8 +233,12 @@ class ZooKeeperCoordinator:
         self._thread.join(_STOP_S)
         # kazoo would wait too long for a server that hangs.
         closer = threading.Thread(target=self._close_client, name="dueq-coordinator-close", daemon=True)
-        closer.start()
-        closer.join(_STOP_S)
+        try:
+            closer.start()
+        except RuntimeError:  # the machine has no thread left for this process
+            self._close_client()
+        else:
+            closer.join(_STOP_S)
 
     def _close_client(self) -> None:
         try:

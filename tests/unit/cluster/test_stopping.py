@@ -43,3 +43,21 @@ def test_who_stops_it_twice_does_not_close_under_what_is_still_stopping(
             thread.join()
     coordinator._thread.join()
     assert client.calls == ["stop", "close"]
+
+
+def test_a_machine_that_gives_no_thread_does_not_keep_it_from_closing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The error ended the end of the broker: the store was closed while its threads went on writing."""
+    coordinator, client = ZooKeeperCoordinator("127.0.0.1:1"), Hanging()
+    client.answers.set()
+    coordinator._client = client
+    coordinator._thread = threading.Thread(target=coordinator._run)
+    coordinator._thread.start()
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    coordinator.stop()
+    assert client.calls == ["stop", "close"]
