@@ -26,8 +26,12 @@ def queue_of(entries: Entries) -> DueQueue:
     return DueQueue(lambda keys: np.array([by_key[key] for key in keys.tolist()], ENTRY))
 
 
-def test_a_message_entered_twice_comes_out_once_even_at_the_limit_of_a_look() -> None:
+@pytest.mark.parametrize("sorted_places", [0, 4096])
+def test_a_message_entered_twice_comes_out_once_even_at_the_limit_of_a_look(
+    monkeypatch: pytest.MonkeyPatch, sorted_places: int
+) -> None:
     """One LEASE that named a message twice was granted, refused, and forgotten: never delivered again."""
+    monkeypatch.setattr(due_queue, "SORTED_PLACES", sorted_places)
     entries = waiting((10, 1), (20, 2))
     queue = queue_of(entries)
     queue.add(entries)
@@ -35,6 +39,18 @@ def test_a_message_entered_twice_comes_out_once_even_at_the_limit_of_a_look() ->
     assert queue.pop(100, 1, {}.keys())["sequence"].tolist() == [1]
     assert queue.pop(100, 1, {}.keys())["sequence"].tolist() == [2]
     assert len(queue.pop(100, 9, {}.keys())) == 0
+
+
+@pytest.mark.parametrize("sorted_places", [0, 4096])
+def test_a_message_entered_twice_comes_out_once_in_a_look_at_all_of_them(
+    monkeypatch: pytest.MonkeyPatch, sorted_places: int
+) -> None:
+    monkeypatch.setattr(due_queue, "SORTED_PLACES", sorted_places)
+    entries = waiting((10, 1), (20, 2))
+    queue = queue_of(entries)
+    queue.add(entries)
+    queue.add(entries)
+    assert queue.pop(100, 9, {}.keys())["sequence"].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("sorted_places", [0, 8, 4096])

@@ -60,8 +60,9 @@ def test_rows_of_several_records_and_partitions_leave_in_one_frame_in_their_orde
     assert stage.sent[-1][2] or stage.sent[-2][2]
 
 
-def test_what_a_cancel_withholds_stays() -> None:
-    stage, keys = granted([20, 20])
+@pytest.mark.parametrize("count", [2, 40])
+def test_what_a_cancel_withholds_stays(count: int) -> None:
+    stage, keys = granted([20] * count, credit=count)
     stage.dispatcher.withhold(1, np.array(keys[:1], np.uint64))
     (push,) = stage.run(20)
     assert keys_in(push) == keys[1:]
@@ -79,16 +80,17 @@ def test_a_place_that_another_lease_has_is_not_taken_for_the_old_one(count: int)
     assert keys_in(push) == others
 
 
-def test_nothing_leaves_before_its_payload_is_here() -> None:
+@pytest.mark.parametrize("count", [1, 40])
+def test_nothing_leaves_before_its_payload_is_here(count: int) -> None:
     stage = Stage()
     stage.leds[1].cached = False
-    stage.insert([20])
-    stage.attach(0)
+    stage.insert([20] * count)
+    stage.attach(0, credit=count)
     stage.run(0)
     assert stage.run(20) == []
     stage.read_payloads(21)
     (push,) = stage.run(21)
-    assert [len(bodies[0]) for _, message, bodies in stage.sent if message is push] == [4]
+    assert [len(bodies[0]) for _, message, bodies in stage.sent if message is push] == [4 * count]
 
 
 def test_less_than_half_a_lease_goes_back_instead() -> None:
