@@ -321,6 +321,28 @@ def test_look_ahead_takes_no_credit_that_a_ready_message_wants() -> None:
     assert kinds(stage, 1) == []
 
 
+def test_no_credit_is_larger_than_what_a_consumer_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could not list what it holds when it attaches again."""
+    monkeypatch.setattr(limits, "CONSUMER_LEASES_MAX", 3)
+    stage = Stage()
+    stage.insert([10] * 5)
+    stage.attach(0, credit=1_000_000)
+    stage.run(0)
+    assert [len(push.uid) for push in stage.run(10)] == [3]
+
+
+@pytest.mark.parametrize(("asked_ms", "given_ms"), [(0, limits.LEASE_MS_MIN), (1 << 40, limits.LEASE_MS_MAX)])
+def test_a_lease_has_a_length_that_the_mesh_allows_whatever_its_consumer_asks_for(
+    asked_ms: int, given_ms: int
+) -> None:
+    stage = Stage()
+    stage.insert([10])
+    stage.attach(0, lease_ms=asked_ms)
+    stage.run(0)
+    (push,) = stage.run(10)
+    assert push.lease_left_ms.tolist() == [given_ms]
+
+
 def test_messages_are_dealt_in_turn_to_all_who_have_credit() -> None:
     stage = Stage()
     stage.insert([10] * 10)
@@ -392,6 +414,21 @@ def test_a_refused_proposal_gives_credit_and_messages_back() -> None:
 # ------------------------------------------------------------------ leases that end
 
 
+def test_a_granted_lease_whose_message_expires_before_it_may_leave_ends_at_once() -> None:
+    """Nobody has it: it must not take credit for half of its length."""
+    stage = Stage()
+    stage.insert([20], expires_ms=50)
+    stage.attach(0, lease_ms=60_000)
+    stage.run(0)
+    stage.leds[1].answering = False
+    assert stage.run(20) == []
+    stage.leds[1].answering = True
+    assert stage.run(60) == []
+    assert stage.run(80) == []
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE, RecordKind.LAPSE]
+    assert stage.leds[1].timeline.live_count == 0
+
+
 def test_a_lease_that_runs_out_is_expired_and_counted() -> None:
     stage = Stage()
     (key,) = stage.insert([10])
@@ -406,6 +443,18 @@ def test_a_lease_that_runs_out_is_expired_and_counted() -> None:
     assert kinds(stage) == [RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.LEASE]
     assert (keys_in(push), push.attempt.tolist()) == ([key], [2])
     assert stage.metrics.messages["expire", "t"] == stage.metrics.redelivered["t"] == 1
+
+
+def test_the_end_of_a_lease_that_the_log_has_no_room_for_is_proposed_again_soon() -> None:
+    """Else the lease would be held to be ending, and its message would never come again."""
+    stage, keys = pushed(lease_ms=1_000)
+    stage.beat(1_005, number=2, lease_ms=1_000, push_seen=1)
+    stage.leds[1].full = True
+    assert stage.run(1_010) == []
+    assert stage.dispatcher.next_deadline_us(at(1_010)) == at(1_015).mono_us
+    stage.leds[1].full = False
+    (push,) = stage.run(1_015)
+    assert (keys_in(push), push.attempt.tolist()) == (keys, [2])
 
 
 def test_an_extended_lease_ends_later() -> None:
@@ -426,6 +475,21 @@ def test_an_extended_lease_ends_later() -> None:
     assert RecordKind.EXPIRE in kinds(stage)
 
 
+def test_an_extend_may_make_a_lease_shorter_also_after_one_that_was_refused() -> None:
+    """Only what another one on its way asks for is kept meanwhile."""
+    stage, keys = pushed(lease_ms=60_000)
+    named = np.array(keys, np.uint64)
+    for ms, token, amount_ms in ((500, 1, 600_000), (600, 2, 1_000)):
+        columns = np.array([token], np.uint64), np.array([amount_ms], np.uint64)
+        stage.dispatcher.extending(1, named, *columns, at(ms))
+        stage.leds[1].change(RecordKind.EXTEND, keys, at(ms), token=[token], amount_ms=[amount_ms])
+        stage.commit(ms)
+    stage.run(1_599)
+    assert RecordKind.EXPIRE not in kinds(stage)
+    stage.run(1_600)
+    assert RecordKind.EXPIRE in kinds(stage)
+
+
 def test_an_extend_that_is_applied_takes_nothing_from_the_next_one_on_its_way() -> None:
     """Its shorter end would have an EXPIRE proposed before the longer one is applied."""
     stage = Stage()
@@ -440,6 +504,21 @@ def test_an_extend_that_is_applied_takes_nothing_from_the_next_one_on_its_way() 
     stage.commit(601)
     stage.tick(1700)
     assert kinds(stage)[-1] == RecordKind.EXTEND
+
+
+def test_an_extend_of_an_earlier_lease_prolongs_nothing_of_the_present_one() -> None:
+    """Its holder was slow; the message is leased anew, and that lease must run out in time."""
+    stage, keys = pushed(lease_ms=1_000)
+    stage.beat(1_009, number=2, lease_ms=1_000, push_seen=1)
+    (push,) = stage.run(1_010)
+    named, earlier = np.array(keys, np.uint64), np.array([2], np.uint64)
+    assert push.token[0] != earlier[0]
+    stage.dispatcher.extending(1, named, earlier, np.array([600_000], np.uint64), at(1_020))
+    stage.leds[1].change(RecordKind.EXTEND, keys, at(1_020), token=earlier, amount_ms=[600_000])
+    stage.commit(1_021)
+    stage.beat(2_009, number=3, lease_ms=1_000, push_seen=2)
+    (push,) = stage.run(2_010)
+    assert (keys_in(push), push.attempt.tolist()) == (keys, [3])
 
 
 def test_a_nack_waits_again_and_frees_credit() -> None:

@@ -188,3 +188,15 @@ def test_a_triggered_message_that_has_expired_is_ended_by_one_record() -> None:
     assert [record.kind for record in led.log].count(RecordKind.LAPSE) == 1
     stage.commit(20_010)
     assert led.timeline.live_count == 0
+
+
+def test_a_triggered_message_of_a_cancelled_job_is_not_delivered() -> None:
+    stage = Stage()
+    of_job(stage, 1)
+    led = stage.leds[1]
+    led.change(RecordKind.TRIGGER, [1 << 16], at(5)).version = FEATURE_LEVEL
+    stage.commit(5)
+    assert list(led.timeline.triggered) == [1 << 16]
+    cancel(stage)
+    stage.attach(10, credit=1)
+    assert pushed_at(stage, 11, looks=3) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dueq import limits
+from dueq.core.delivery.leasing import AGAIN_ROWS
 from dueq.core.delivery.resending import SLOWEST_LINK
 from dueq.core.ports.events import Route
 from dueq_codecs.messages import Code, ConsumerReply, Push, PushChunk
@@ -96,6 +97,15 @@ def test_a_push_that_was_not_seen_for_a_second_goes_out_again() -> None:
     assert (again.number, keys_in(again), again.token.tolist()) == (2, keys, [2, 2])
     stage.beat(3000, number=4, lease_ms=60_000, push_seen=2)
     assert stage.run(3000) == []
+
+
+def test_a_pause_of_the_process_makes_no_push_late() -> None:
+    """Nothing could be heard of it meanwhile. The first beat was on its way before the push."""
+    stage, _ = pushed()
+    stage.dispatcher.shift(6_000_000, at(6_020))
+    stage.beat(6_020, number=2, lease_ms=60_000, push_seen=0)
+    assert stage.run(6_020) == []
+    assert stage.run(6_030) == []
 
 
 def test_what_was_acked_meanwhile_is_not_pushed_again() -> None:
@@ -285,3 +295,12 @@ def test_payloads_brought_back_for_a_consumer_that_is_gone_take_no_room() -> Non
     stage.attach(50, attach=3)
     (push,) = stage.run(50)
     assert keys_in(push) == keys
+
+
+def test_more_lost_leases_than_are_staged_at_a_time_all_come_again() -> None:
+    """A broken connection loses thousands at once."""
+    count = AGAIN_ROWS + 10
+    stage, keys = pushed(credit=count, count=count)
+    stage.attach(2_000, attach=2, credit=count, lease_ms=60_000)
+    again = [key for ms in (2_000, 2_001) for push in stage.run(ms) for key in keys_in(push)]
+    assert sorted(again) == keys
