@@ -122,3 +122,33 @@ def test_a_consumer_with_a_name_has_none() -> None:
         Code.INVALID_REQUEST,
         "leases of a consumer with a name are not detached",
     )
+
+
+def test_payloads_that_were_brought_back_for_who_falls_silent_take_no_room() -> None:
+    stage, _ = detached()
+    stage.leds[1].answering = False
+    stage.attach(20, attach=2, lease_ms=60_000, detached=True)
+    stage.run(20)
+    leases = stage.dispatcher._lanes[1].leases
+    assert leases.staged_bytes == 4
+    stage.run(10_100)
+    assert stage.dispatcher.sessions(at(10_100)) == []
+    assert leases.staged_bytes == 0
+
+
+def test_who_comes_back_gets_nothing_of_what_another_one_was_parted_from() -> None:
+    """Two consumers fell silent, and only one of them attaches again."""
+    stage = Stage()
+    stage.leds[1].timeline.level = LEVEL_OF_KINDS
+    stage.insert([10, 10])
+    for consumer in (ALICE, BOB):
+        stage.attach(0, consumer, credit=1, lease_ms=60_000, detached=True)
+    stage.run(0)
+    pushes = {push.consumer_id: keys_in(push) for push in stage.run(10)}
+    stage.run(12_000)
+    assert stage.dispatcher.sessions(at(12_000)) == []
+    stage.attach(20_000, ALICE, attach=2, credit=1, lease_ms=60_000, detached=True)
+    (push,) = stage.run(20_000)
+    assert (keys_in(push), push.consumer_id) == (pushes[ALICE], ALICE)
+    (status,) = stage.dispatcher.sessions(at(20_000))
+    assert status.leases == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dueq import limits
@@ -267,3 +268,66 @@ def test_a_pause_of_the_process_does_not_count_for_how_long_an_answer_is_remembe
     stage.dispatcher.route_lost(ROUTE, push, at(5_030))
     stage.run(5_100)
     assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE]
+
+
+def test_a_pull_whose_credit_is_short_of_bytes_gets_what_is_due_at_one_instant_and_is_over() -> None:
+    stage, _ = staged(0)
+    keys = stage.insert([10, 10], size=300_000)
+    for size in (100_000, 600_000):
+        stage.insert([12], size=size)
+    pull(stage, 0, wait_ms=6_500)
+    stage.run(0)
+    (push,) = stage.run(10)
+    assert keys_in(push) == keys
+    assert [end.push_sent for end in ends(stage)] == [1]
+    assert stage.run(12) == []
+
+
+def test_an_answer_of_an_earlier_question_that_comes_back_returns_nothing_of_the_later_one() -> None:
+    """Both count their pushes from one, and the later answer has arrived."""
+    stage, keys = staged(2)
+    pull(stage, 20, credit=1)
+    (lost,) = stage.run(20)
+    held = ((keys[0], int(lost.token[0])),)
+    pull(stage, 30, credit=1, attach=2, held=held)
+    (push,) = stage.run(30)
+    assert (push.number, keys_in(push)) == (lost.number, keys[1:])
+    stage.dispatcher.route_lost(ROUTE, lost, at(40))
+    stage.run(100)
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.LEASE]
+
+
+def test_a_pull_whose_message_was_cancelled_before_its_push_takes_another_one() -> None:
+    """What it was dealt was due at another instant."""
+    stage, _ = staged(0)
+    (gone,) = stage.insert([30])
+    pull(stage, 0, wait_ms=6_500)
+    stage.run(5)
+    assert kinds(stage) == [RecordKind.LEASE]
+    token = stage.dispatcher.withhold(1, np.array([gone], np.uint64)).tolist()
+    stage.leds[1].change(RecordKind.CANCEL, [gone], at(10), token=token)
+    stage.commit(10)
+    stage.run(10)
+    keys = stage.insert([40], 11)
+    assert [keys_in(push) for push in [*stage.run(20), *stage.run(40)]] == [keys]
+    assert [end.push_sent for end in ends(stage)] == [1]
+
+
+def test_a_late_goodbye_to_an_earlier_question_ends_nothing_of_the_present_one() -> None:
+    stage, _ = staged(0)
+    pull(stage, 20, attach=2, wait_ms=1_000)
+    stage.frame(ConsumerAction.GOODBYE, 30, PULL, attach=1, number=7)
+    stage.run(30)
+    keys = stage.insert([40], 35)
+    assert [keys_in(push) for push in stage.run(40)] == [keys]
+
+
+def test_a_pause_of_the_process_does_not_count_as_the_silence_of_a_pull() -> None:
+    stage, _ = staged(0)
+    pull(stage, 0, wait_ms=6_500)
+    stage.run(100)
+    stage.dispatcher.shift(20_000_000, at(20_100))
+    stage.tick(20_100)
+    keys = stage.insert([20_150], 20_101)
+    stage.run(20_120)
+    assert [keys_in(push) for push in stage.run(20_150)] == [keys]
