@@ -31,3 +31,12 @@ def test_a_deadline_that_was_taken_can_be_set_to_the_same_instant_again() -> Non
     assert deadlines.next_us() is None
     deadlines.set("a", 10)
     assert deadlines.take_due(10) == ["a"]
+
+
+def test_of_many_that_are_due_as_many_are_taken_as_are_wanted_and_the_others_stay() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    for at_us, name in enumerate("abc"):
+        deadlines.set(name, at_us)
+    assert deadlines.take_due(10, 2) == ["a", "b"]
+    assert deadlines.next_us() == 2
+    assert deadlines.take_due(10, 2) == ["c"]

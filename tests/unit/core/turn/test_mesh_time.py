@@ -340,6 +340,19 @@ def test_three_measurements_against_a_majority_convict_a_clock_and_once_a_minute
     assert clock.within("b2", later)
 
 
+def test_measurements_of_one_second_are_one_verdict_and_none_counts_twice() -> None:
+    """Else a single moment, or a single measurement, would take the leaderships from a broker."""
+    clock = settled()
+    for ms in (0, 100, 200, 300):
+        for peer in ("b2", "b3"):
+            measure(clock, peer, -600, at(ms))
+        clock.turn(at(ms))
+    assert not clock.excess(at(300))
+    for ms in range(1_000, 9_000, 1_000):
+        clock.turn(at(ms))
+    assert not clock.excess(at(9_000))
+
+
 def test_the_clock_in_the_middle_and_the_one_of_two_stay() -> None:
     middle = settled()
     now = verdicts(middle, {"b2": -600, "b3": 600}, 5)
