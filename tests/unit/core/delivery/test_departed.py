@@ -26,3 +26,11 @@ def test_a_goodbye_is_forgotten_when_no_frame_can_be_so_late() -> None:
     departed.note(ALICE, 5, 0)
     assert departed.has_ended(ALICE, 5, KEPT_US)
     assert not departed.has_ended(ALICE, 5, KEPT_US + 1)
+
+
+def test_of_many_goodbyes_the_last_ones_are_remembered() -> None:
+    departed = Departed(kept=2)
+    names = [bytes([number]) * 16 for number in range(4)]
+    for now_us, name in enumerate(names):
+        departed.note(name, 5, now_us)
+    assert [departed.has_ended(name, 5, 4) for name in names] == [False, False, True, True]

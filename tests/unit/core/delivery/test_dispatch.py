@@ -268,6 +268,22 @@ def test_a_repeated_move_withholds_nothing_once_it_was_applied_without_effect() 
     assert (keys_in(push), push.attempt.tolist()) == ([key], [1])
 
 
+def test_a_cancel_ends_a_lease_that_a_move_without_effect_withholds() -> None:
+    """Nothing was pushed, so the answer must not be that a consumer has the message."""
+    stage = Stage()
+    (key,) = stage.insert([100])
+    stage.attach(0)
+    led, named = stage.leds[1], np.array([key], np.uint64)
+    led.change(RecordKind.MOVE, [key], at(60), due=[START_MS + 120])
+    moved = led.open[-1]
+    stage.tick(70)
+    led.append(replace(moved, token=stage.dispatcher.withhold(1, named)), at(71))
+    led.change(RecordKind.CANCEL, [key], at(72), token=stage.dispatcher.withhold(1, named).tolist())
+    applied = stage.commit(73)
+    assert applied[-1].results[0].outcomes.tolist() == [Outcome.DONE]
+    assert stage.run(200) == []
+
+
 def test_a_cancel_that_overtakes_the_lease_gives_its_credit_back() -> None:
     stage = Stage()
     (key,) = stage.insert([100])
@@ -308,6 +324,18 @@ def test_credit_one_serves_the_partition_that_has_waited_longest() -> None:
         order += push.due.tolist()
         stage.ack(push, 100 + turn)
     assert order == [START_MS + due for due in (10, 11, 20, 21, 30, 31)]
+
+
+def test_a_partition_has_no_more_leases_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PARTITION_LEASES_MAX", 3)
+    stage = Stage()
+    stage.insert([10] * 5)
+    stage.attach(0)
+    stage.run(0)
+    (push,) = stage.run(10)
+    assert len(push.uid) == 3
+    stage.ack(push, 11)
+    assert [len(push.uid) for push in stage.run(11)] == [2]
 
 
 def test_look_ahead_takes_no_credit_that_a_ready_message_wants() -> None:

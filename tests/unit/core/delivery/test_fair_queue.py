@@ -239,6 +239,28 @@ def test_what_the_window_lets_go_of_a_group_is_forgotten_and_looked_at_when_it_i
     assert (len(story.queue), story.queue.head_ms) == (0, NOW)
 
 
+def test_what_the_window_keeps_of_a_group_that_it_has_cut_stays() -> None:
+    """All up to the end, and other ranks: it is in memory, so nothing would enter it again."""
+    story, later = Story(), NOW + 5
+    ready, asleep = story.wait("a", 3), story.wait("b", 3, at=later)
+    others = story.wait("a", rank=1) + story.wait("b", rank=1, at=later)
+    assert story.queue.count_until(NOW, 9) == 4
+    story.queue.expect([(1 << 16, NOW, ready[1]), (2 << 16, later, asleep[1])])
+    found = keys_of(story.queue.pop(later, 9, {}.keys())).tolist()
+    assert sorted(found) == sorted([*ready[:2], *asleep[:2], *others])
+
+
+def test_what_is_in_memory_up_to_the_end_comes_and_what_is_behind_it_waits_for_the_disk() -> None:
+    story = Story()
+    keys = story.wait("a", 3)
+    story.unknown = 1 << 16
+    story.end_of = lambda of: (NOW, keys[1])  # type: ignore[method-assign]
+    assert story.pop(9) == "a a"
+    assert story.pop(9) == ""
+    story.unknown = None
+    assert story.pop(9) == "a"
+
+
 def test_messages_that_are_only_on_the_disk_are_waiting_ones_too() -> None:
     """Else a consumer would send its credit elsewhere, and nothing is read for whom nobody has credit."""
     story = Story()

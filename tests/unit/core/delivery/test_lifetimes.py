@@ -260,3 +260,29 @@ def test_what_a_late_goodbye_has_left_is_returned_if_no_later_process_comes() ->
     new.attach(200 + SESSION_US // 1000, BOB, attach=2)
     [push] = new.run(201 + SESSION_US // 1000)
     assert keys_in(push) == keys
+
+
+def test_who_has_leases_of_a_partition_that_goes_elsewhere_must_attach_again() -> None:
+    """An answer would keep them alive at their holder, though the new leader may end them."""
+    stage = Stage(partitions=2)
+    stage.insert([10], uid=2)
+    stage.attach(0)
+    stage.run(0)
+    assert stage.run(10)
+    stage.dispatcher.unlead(2, at(20))
+    beat = stage.beat(30, number=2, push_seen=1)
+    assert beat is not None
+    assert beat.code == Code.UNKNOWN_SESSION
+
+
+def test_an_inherited_lease_counts_from_when_no_earlier_leader_can_push_it_any_more() -> None:
+    old, _ = pushed(lease_ms=4000)
+    new = Stage(partitions=0)
+    led = Led(1, epoch=2, timeline=old.leds[1].timeline)
+    led.leases_from_us = at(5000).mono_us
+    new.leds[1] = led
+    new.dispatcher.lead(led, at(3000))
+    new.run(8999)
+    assert kinds(new) == []
+    new.run(9000)
+    assert kinds(new) == [RecordKind.EXPIRE]

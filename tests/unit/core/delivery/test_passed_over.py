@@ -200,3 +200,20 @@ def test_a_triggered_message_of_a_cancelled_job_is_not_delivered() -> None:
     cancel(stage)
     stage.attach(10, credit=1)
     assert pushed_at(stage, 11, looks=3) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_had_not_expired_by_the_stamp_of_the_record_that_ends_it_is_looked_at_again(kind: str) -> None:
+    """It still waits, and was taken out of the queue: nothing else would bring it back."""
+    stage = Stage(kind=kind)
+    stage.insert([10], expires_ms=50)
+    stage.attach(0, credit=0)
+    stage.tick(60)
+    led = stage.leds[1]
+    assert [record.kind for record in led.open] == [RecordKind.LAPSE]
+    led.open[0].stamp = START_MS + 49
+    stage.commit(61)
+    assert led.timeline.live_count == 1
+    stage.attach(70, attach=2, number=2)
+    assert pushed_at(stage, 71, looks=3) == []
+    assert led.timeline.live_count == 0

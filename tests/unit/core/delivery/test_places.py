@@ -103,3 +103,13 @@ def test_who_knows_whose_turn_it_is_hears_after_each_turn_what_the_window_has_le
     timeline._window.cuts.append((1 << 16, START_MS, 5))
     stage.dispatcher.window_kept(1)
     assert (guide.told, timeline._window.cuts) == ([(1 << 16, START_MS, 5)], [])
+
+
+def test_a_window_follows_the_order_of_turns_as_long_as_it_is_led_here() -> None:
+    """Without it, groups whose turn it is are not read. Kept, it holds all places of a leadership."""
+    stage = Stage(kind="fair")
+    timeline = stage.leds[1].timeline
+    assert timeline._window.guide is lane_of(stage).queue.guide
+    assert timeline._window.guide is not None
+    stage.dispatcher.unlead(1, at(10))
+    assert timeline._window.guide is None

@@ -331,3 +331,17 @@ def test_a_pause_of_the_process_does_not_count_as_the_silence_of_a_pull() -> Non
     keys = stage.insert([20_150], 20_101)
     stage.run(20_120)
     assert [keys_in(push) for push in stage.run(20_150)] == [keys]
+
+
+def test_there_are_no_more_pulls_than_a_leader_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is open may be repeated all the same."""
+    monkeypatch.setattr(limits, "PULLS_MAX", 1)
+    stage, _ = staged(0)
+    pull(stage, 0, wait_ms=1_000)
+    pull(stage, 10, OTHER, wait_ms=1_000)
+    pull(stage, 20, attach=2, wait_ms=1_000)
+    stage.run(20)
+    replies = [message for _, message, _ in stage.sent if isinstance(message, ConsumerReply)]
+    assert [(reply.consumer_id, reply.code) for reply in replies] == [(OTHER, Code.BUSY)]
+    stage.run(1_020)
+    assert [end.consumer_id for end in ends(stage)] == [PULL]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dueq.core.delivery import pull_names
 from dueq.core.ports.events import Route
 from dueq_codecs.messages import Code, Push
 from dueq_codecs.records import RecordKind
@@ -251,3 +252,13 @@ def test_what_has_not_left_yet_when_a_still_later_one_follows_is_for_anybody() -
     (again,) = stage.run(41)
     assert (keys_in(again), again.consumer_id) == (keys, THIRD)
     assert [end.code for end in ends(stage) if end.consumer_id == LATER] == [Code.UNKNOWN_SESSION]
+
+
+def test_of_many_names_the_last_ones_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull_names, "PULL_NAMES_MAX", 3)
+    stage, _ = staged(0)
+    for number in range(20):
+        pull(stage, 20 + number, bytes([number]) * 16, holder=bytes([100 + number]) * 16)
+        stage.run(20 + number)
+    assert len(ends(stage)) == 20
+    assert len(stage.dispatcher._pulls._names._last) == 3

@@ -63,6 +63,24 @@ def test_a_consumer_without_credit_is_told_when_messages_begin_to_wait() -> None
     assert told.waiting == 1
 
 
+def test_who_was_told_just_now_that_messages_wait_is_told_of_later_ones_after_a_while() -> None:
+    """It has room for what waited first, and for no more."""
+    stage = Stage()
+    stage.insert([1000, 1200])
+    stage.attach(0, credit=0)
+    stage.run(1000)
+    stage.beat(1100, credit=1, number=2)
+    assert stage.run(1100)
+    before = len(stage.sent)
+    stage.run(1200)
+    assert len(stage.sent) == before
+    assert stage.dispatcher.next_deadline_us(at(1200)) == at(1500).mono_us
+    stage.run(1500)
+    (told,) = [m for _, m, _ in stage.sent[before:]]
+    assert isinstance(told, ConsumerReply)
+    assert told.waiting == 1
+
+
 def test_an_answer_on_which_leases_rest_waits_until_the_leadership_is_confirmed() -> None:
     """Otherwise a leader that was replaced would keep leases alive that its successor ends."""
     stage, _ = pushed()

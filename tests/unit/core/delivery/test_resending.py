@@ -184,6 +184,19 @@ def test_chunks_begin_anew_after_an_attach() -> None:
     assert [push.attach for push in stage.run(100)] == [2]
 
 
+def test_chunks_that_have_all_gone_to_an_earlier_attach_are_waited_for_again() -> None:
+    """The connection may have broken on their way: the push must not come without them."""
+    stage = Stage()
+    keys = stage.insert([100], size=600_000, upload=7)
+    stage.attach(0, lease_ms=60_000)
+    stage.run(70)
+    stage.read_payloads(75)
+    stage.attach(80, attach=2, lease_ms=60_000)
+    assert stage.run(100) == []
+    stage.read_payloads(101)
+    assert [(push.attach, keys_in(push)) for push in stage.run(101)] == [(2, keys)]
+
+
 def long_pushed(dues_ms: list[int], chunks: int, lease_ms: int) -> tuple[Stage, list[int]]:
     """A consumer to which messages of so many chunks were pushed; their keys."""
     stage = Stage()

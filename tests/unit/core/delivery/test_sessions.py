@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dueq import limits
 from dueq.core.ports.events import Route
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerReply
 from dueq_codecs.records import RecordKind
-from tests.unit.core.led import ALICE, Stage, at, keys_in, kinds, pushed
+from tests.unit.core.led import ALICE, BOB, Stage, at, keys_in, kinds, pushed
 
 
 def test_beat_and_goodbye_of_an_unknown_consumer_are_told_so() -> None:
@@ -97,3 +99,17 @@ def test_a_lost_route_has_only_partitions_look_that_have_leases_of_its_consumer(
     stage.dispatcher.route_lost(Route(ALICE), ConsumerReply("t", ALICE, 1, 1, Code.OK), at(91))
     after = {uid: lane.act_us for uid, lane in stage.dispatcher._lanes.items()}
     assert after == before | {2: at(91).mono_us}
+
+
+def test_there_are_no_more_sessions_than_a_leader_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SESSIONS_MAX", 1)
+    stage = Stage()
+    stage.attach(0)
+    for ms, consumer, code in ((1, BOB, Code.BUSY), (2, ALICE, Code.OK)):
+        reply = stage.attach(ms, consumer, attach=2)
+        assert reply is not None
+        assert reply.code == code
+    stage.frame(ConsumerAction.GOODBYE, 3, attach=2, number=2)
+    reply = stage.attach(4, BOB, attach=3)
+    assert reply is not None
+    assert reply.code == Code.OK
