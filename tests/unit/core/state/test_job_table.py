@@ -20,6 +20,7 @@ from dueq_codecs.records import JobAction, JobState, Outcome, Record, RecordKind
 UID = 3
 NOON = 1_800_000_000_000
 MINUTE = 60_000
+DAY = 24 * 60 * MINUTE
 HOME = next(bytes([number]) * 16 for number in range(99) if crc32(bytes([number]) * 16) % 2 == 0)
 AWAY = next(bytes([number]) * 16 for number in range(99) if crc32(bytes([number]) * 16) % 2 == 1)
 """Jobs about which the partition of these tests decides, and does not."""
@@ -191,3 +192,45 @@ def test_nothing_says_when_the_messages_of_a_job_wait_that_was_committed_and_the
     jobs = story.timeline.jobs
     numbers = [jobs.by_key[key].number for key in (HOME, AWAY)]
     assert jobs.wait_from(set(numbers), NOON) == [NOON, NOON + 10 * MINUTE]
+
+
+def grow_old(story: Story, days: int) -> None:
+    """Let the partition age, a step with each record."""
+    for _ in range(days * DAY // AGE_STEP_MS):
+        story.stamp += AGE_STEP_MS
+        story.apply(RecordKind.BARRIER, b"", 0)
+
+
+def test_home_remembers_what_it_has_decided_for_a_week_after_the_instant_of_the_commit() -> None:
+    """Counted from the decision, home would forget it while the others may still ask, and decide otherwise."""
+    story, until = Story(), NOON + 6 * DAY
+    story.insert(HOME, NOON + 1, until=until)
+    story.act(HOME, JobAction.COMMIT, until)
+    story.named(RecordKind.CANCEL, story.timeline.waiting_hot(), token=np.zeros(1, np.uint64))
+    grow_old(story, 9)
+    assert story.act(HOME, JobAction.ABORT, until) == Outcome.ENDED
+    assert story.act(HOME, JobAction.COMMIT, until) == Outcome.DONE
+
+
+def test_when_a_job_is_looked_at_again_a_restarted_replica_knows_too() -> None:
+    story = Story()
+    story.insert(AWAY, NOON + 1, until=0)
+    jobs = story.timeline.jobs
+    disk = {row.key: row for row in jobs.changed_rows()}
+    grow_old(story, 8)
+    disk |= {row.key: row for row in jobs.changed_rows()}
+    again = JobTable(0, 2, jobs.given)
+    again.recover(list(disk.values()))
+    assert again.export() == jobs.export()
+
+
+def test_a_job_that_was_forgotten_does_not_come_back_with_a_restart() -> None:
+    """Home would know for another week what it has said that it does not know."""
+    story = Story()
+    story.insert(HOME, NOON + 1)
+    story.act(HOME, JobAction.ABORT)
+    story.named(RecordKind.CANCEL, story.timeline.waiting_hot(), token=np.zeros(1, np.uint64))
+    jobs = story.timeline.jobs
+    [saved] = jobs.changed_rows()
+    grow_old(story, 9)
+    assert jobs.changed_rows() == [TableRow(saved.key, None)]

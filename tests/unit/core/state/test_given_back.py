@@ -1,0 +1,62 @@
+"""What consumers give back with a delay: when it waits again, and from when on it counts as tried."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq.core.ports.entry import Entries
+from dueq.limits import DELAY_MS_MAX, RELEASE_AGE_MS_MAX, RELEASE_DELAY_MS_MAX
+from dueq_codecs.records import LEVEL_OF_KINDS, Outcome, RecordKind
+from dueq_codecs.topic_settings import TopicSettings
+from tests.unit.core.state.test_timeline import NOON, Story, u64
+
+
+def tried_once(max_attempts: int = 2) -> tuple[Story, Entries]:
+    """A message of a topic that tries each a few times, leased at its first instant."""
+    story = Story()
+    document = TopicSettings(1, max_attempts=max_attempts).encode()
+    story.apply(story.record(RecordKind.SETTINGS, version=LEVEL_OF_KINDS, document=document))
+    return story, story.lease(story.insert(NOON).waiting)
+
+
+def released(story: Story, leased: Entries, delay_ms: int) -> Entries:
+    """Give it back; returns it as it waits then, or nothing."""
+    outcomes = story.request(RecordKind.RELEASE, leased, amount_ms=u64(delay_ms), version=LEVEL_OF_KINDS)
+    assert outcomes == [Outcome.DONE]
+    return story.last.waiting
+
+
+def test_a_message_that_is_put_off_is_not_tried_until_it_has_waited_for_a_week() -> None:
+    """A receiver that is away for some days, and says so each time, costs no message its attempts."""
+    story, leased = tried_once()
+    for stamp in range(NOON, NOON + RELEASE_AGE_MS_MAX + 1, RELEASE_AGE_MS_MAX // 4):
+        story.stamp = stamp
+        waiting = released(story, leased, 1_000)
+        assert waiting["attempt"].tolist() == [0]
+        leased = story.lease(waiting)
+    story.stamp = NOON + RELEASE_AGE_MS_MAX + 1
+    assert released(story, leased, 1_000)["attempt"].tolist() == [1]
+
+
+def test_a_message_that_is_put_off_for_more_than_a_week_dies_in_the_end() -> None:
+    story, leased = tried_once()
+    story.stamp = NOON + RELEASE_AGE_MS_MAX + 1
+    leased = story.lease(released(story, leased, 1_000))
+    assert not len(released(story, leased, 1_000))
+    assert (story.timeline.dead_count, story.timeline.live_count) == (1, 1)
+
+
+def test_a_release_without_a_delay_is_never_an_attempt() -> None:
+    story, leased = tried_once(max_attempts=1)
+    story.stamp = NOON + RELEASE_AGE_MS_MAX + 1
+    assert released(story, leased, 0)["attempt"].tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "longest"),
+    [(RecordKind.RELEASE, RELEASE_DELAY_MS_MAX), (RecordKind.NACK, DELAY_MS_MAX)],
+)
+def test_nobody_puts_a_message_off_for_longer_than_he_may(kind: RecordKind, longest: int) -> None:
+    story, leased = tried_once()
+    story.request(kind, leased, amount_ms=u64(1 << 60), version=LEVEL_OF_KINDS)
+    assert story.last.waiting["wait_at"].tolist() == [NOON + longest]
