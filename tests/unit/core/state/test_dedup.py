@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+from dueq.core.ports.tables import TableRow
 from dueq.core.state.dedup import ANSWER_BYTES, CLIENT_BYTES, Deduplication, DedupLimits
 from dueq_codecs.messages import Code
 from dueq_codecs.records import Record, RecordKind, RequestRef
@@ -85,3 +86,52 @@ def test_a_client_without_answers_is_forgotten_in_its_time_though_others_have_yo
     assert verdict.code == Code.OUTCOME_UNKNOWN
     dedup.expire(1200)
     assert dedup.recall(ended) is None
+
+
+def recovered(disk: dict[bytes, TableRow], dedup: Deduplication, limits: DedupLimits) -> Deduplication:
+    """What a restart finds once a checkpoint has written what has changed; the disk has its rows by key."""
+    disk |= {row.key: row for row in dedup.changed_rows()}
+    found = Deduplication(limits)
+    found.recover([row for _, row in sorted(disk.items()) if row.value is not None])
+    assert found.export() == dedup.export()
+    return found
+
+
+def test_the_age_of_the_youngest_answer_that_has_left_is_known_after_a_restart() -> None:
+    """Else a restarted replica forgets the client before the others do, and does a request of it again."""
+    limits = DedupLimits(age_ms=1000, bytes_max=2 * (CLIENT_BYTES + ANSWER_BYTES))
+    dedup, disk = Deduplication(limits), dict[bytes, TableRow]()
+    insert(dedup, 1, 5, 1)
+    insert(dedup, 1, 3, 2, age_ms=500)
+    insert(dedup, 2, 1, 3, age_ms=500)
+    recovered(disk, dedup, limits)
+    insert(dedup, 2, 2, 4, age_ms=500)
+    again = recovered(disk, dedup, limits)
+    for each in (dedup, again):
+        each.expire(1400)
+        verdict = each.recall(RequestRef((1).to_bytes(16, "big"), 5, 7919, 1))
+        assert verdict is not None
+        assert verdict.code == Code.OUTCOME_UNKNOWN
+
+
+def test_a_floor_that_was_recovered_leaves_the_disk_when_it_rises() -> None:
+    limits = DedupLimits(window=1)
+    dedup, disk = Deduplication(limits), dict[bytes, TableRow]()
+    insert(dedup, 1, 1, 1)
+    insert(dedup, 1, 2, 2)
+    again = recovered(disk, dedup, limits)
+    insert(again, 1, 3, 3)
+    recovered(disk, again, limits)
+    assert [row.value is None for _, row in sorted(disk.items())] == [True, False, False]
+
+
+def test_of_the_answers_of_one_record_the_first_one_leaves_first_after_a_restart_too() -> None:
+    limits = DedupLimits(bytes_max=2 * (CLIENT_BYTES + ANSWER_BYTES))
+    dedup = Deduplication(limits)
+    record = Record(RecordKind.INSERT, 1, 1, 1, 1000)
+    for position, client in enumerate((2, 1)):
+        dedup.judge(RequestRef(client.to_bytes(16, "big"), 1, 7, 1), record, position, position, 0)
+    again = recovered({}, dedup, limits)
+    for each in (dedup, again):
+        insert(each, 1, 2, 2)
+    assert again.export() == dedup.export()

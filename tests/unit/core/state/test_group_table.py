@@ -1,14 +1,26 @@
-"""The numbers of groups, after more of them than a number can count."""
+"""Groups: their numbers, after more of them than a number can count, and when they are forgotten."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dueq.core.ports.entry import WIDE
+from dueq.core.ports.entry import NO_ENTRIES, WIDE, Entries
 from dueq.core.ports.tables import TableRow
+from dueq.core.state.applied import Applied
 from dueq.core.state.group_table import GroupTable
+from dueq.core.state.job import Job
+from dueq_codecs.records import Outcome, Record, RecordKind
 
 LAST = (1 << 32) - 1
+
+
+class NoMessages:
+    """Of which a group's settings need to know nothing."""
+
+    waiting = dead = 0
+
+    def decided(self, job: Job) -> Entries:
+        return NO_ENTRIES
 
 
 def begun(groups: GroupTable, *names: str) -> list[int]:
@@ -31,3 +43,55 @@ def test_a_group_gets_a_number_when_all_have_been_given() -> None:
     again.recover(groups.changed_rows())
     assert again.export() == groups.export()
     assert begun(again, "f") == begun(groups, "f") == [5]
+
+
+def ended(groups: GroupTable, number: int) -> None:
+    """Let the only message of a group end."""
+    rows = np.zeros(1, WIDE)
+    rows["group"] = number
+    groups.count(rows, -1, 0)
+
+
+def set_for(groups: GroupTable, name: str, document: str) -> None:
+    record = Record(RecordKind.GROUP, 1, 1, 1, 1_000, name=name, document=document)
+    assert groups.apply(record, 0, NoMessages(), Applied()).tolist() == [Outcome.DONE]
+
+
+def test_a_group_that_has_nothing_at_a_restart_is_forgotten_by_the_next_record_as_without_one() -> None:
+    groups, again = GroupTable(), GroupTable()
+    [number] = begun(groups, "a")
+    ended(groups, number)
+    again.recover(groups.changed_rows())
+    for table in (groups, again):
+        table.expire(0, 0)
+        assert (table.forgotten, list(table.by_name)) == ([number], [])
+    assert again.export() == groups.export()
+
+
+def test_a_group_that_was_forgotten_is_no_more_on_the_disk_and_one_that_was_never_there_is_not_deleted() -> (
+    None
+):
+    """A second row of the name would come when the group begins anew, with another number."""
+    groups = GroupTable()
+    [number] = begun(groups, "a")
+    saved = [row for row in groups.changed_rows() if row.key]
+    ended(groups, number)
+    ended(groups, *begun(groups, "b"))
+    groups.expire(0, 0)
+    assert [row for row in groups.changed_rows() if row.key] == [TableRow(saved[0].key, None)]
+
+
+def test_a_group_stays_for_as_long_as_something_is_set_for_it() -> None:
+    groups = GroupTable()
+    set_for(groups, "a", '{"paused":true}')
+    groups.expire(0, 0)
+    again = GroupTable()
+    again.recover(groups.changed_rows())
+    for table in (groups, again):
+        table.expire(0, 0)
+        assert (list(table.by_name), list(table.limited)) == (["a"], ["a"])
+        set_for(table, "a", '{"paused":false}')
+        assert (list(table.by_name), list(table.limited)) == (["a"], [])
+        table.expire(0, 0)
+        assert table.export() == (1, [])
+        assert (table.forgotten, table.by_number) == ([1], {})

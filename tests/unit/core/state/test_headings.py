@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dueq.core.state.heading_table import HeadingTable
 from dueq.core.state.timeline import Timeline
 from dueq_codecs.records import LEVEL_OF_KINDS, Outcome, RecordKind
 from tests.unit.core.state.test_timeline import NOON, UID, Shelf, Story, u64
@@ -58,3 +59,24 @@ def test_a_checkpoint_has_them_and_their_end() -> None:
     shelf.save(story.timeline)
     assert shelf.last is not None
     assert [row.value for row in shelf.last.tables[b"h"]] == [None]
+
+
+def test_headers_that_were_recovered_leave_the_disk_with_their_message() -> None:
+    """Else the next restart would find them again, and they would take up room that nothing ever gives back."""
+    story, shelf = Story(), Shelf()
+    give_back(story, HEADERS)
+    shelf.save(story.timeline)
+    table = HeadingTable()
+    assert shelf.last is not None
+    table.recover(shelf.last.tables[b"h"])
+    table.forget(story.timeline.waiting_hot())
+    assert [row.value for row in table.changed_rows()] == [None]
+
+
+def test_the_room_that_headers_take_is_given_back_whatever_letters_they_have() -> None:
+    story = Story()
+    give_back(story, '{"name":"Zoë"}')
+    headings = story.timeline.headings
+    assert headings.size == len('{"name":"Zoë"}'.encode())
+    story.request(RecordKind.CANCEL, story.timeline.waiting_hot())
+    assert headings.size == 0

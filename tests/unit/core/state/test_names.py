@@ -7,6 +7,7 @@ import pytest
 
 from dueq.core.ports.entry import NO_ENTRIES
 from dueq.core.ports.names import Answered, Remembered, expiry_key, hashes_of, unpack_name
+from dueq.core.ports.persistence import RecoveredPartition
 from dueq.core.state import keyed
 from dueq.core.state.timeline import Timeline
 from dueq_codecs.codes import Code
@@ -264,6 +265,54 @@ def test_it_is_not_known_that_nothing_runs_out_while_the_disk_is_asked() -> None
     kept.timeline.swept(sweep[0], [(row.until, A)], None)
     kept.save()
     assert not kept.timeline.names_run_out
+
+
+def aged(kept: Kept) -> None:
+    """Let all keys that are remembered be so no more."""
+    kept.stamp += 10_000
+    kept.timeline.apply(kept._next(RecordKind.BARRIER))
+
+
+def test_a_key_whose_checkpoint_is_on_its_way_is_swept_after_it() -> None:
+    """The sweep that was read meanwhile has not seen it, and says that there is nothing more."""
+    kept = Kept(remember_ms=5_000)
+    kept.insert(b"a")
+    kept.end(RecordKind.CANCEL, 2)
+    save = kept.timeline.checkpoint()
+    assert save is not None
+    aged(kept)
+    sweep = kept.timeline.wants_sweep()
+    assert sweep is not None
+    kept.timeline.swept(sweep[0], [], None)
+    kept.timeline.checkpoint_saved(save.applied)
+    assert kept.timeline.names_run_out
+    assert kept.timeline.wants_sweep() is not None
+
+
+def test_a_sweep_that_did_not_come_to_the_end_goes_on_after_the_next_checkpoint() -> None:
+    kept, number, row = sweeping(b"a")
+    kept.timeline.swept(number, [(row.until, A)], row.until + 1)
+    assert kept.timeline.wants_sweep() is None
+    kept.save()
+    assert kept.timeline.wants_sweep() is not None
+
+
+def test_a_restarted_replica_sweeps_what_was_remembered_before() -> None:
+    kept = Kept(remember_ms=5_000)
+    kept.insert(b"a", b"b")
+    kept.end(RecordKind.CANCEL, 2)
+    save = kept.timeline.checkpoint()
+    assert save is not None
+    kept.timeline = Timeline(
+        UID,
+        RecoveredPartition(
+            UID, "t", 1, 0, save.applied, save.applied + 1, save.applied, [(0, 0)], [], save.low_water,
+            NO_ENTRIES, save.tables, save.summary, [],
+        ),
+    )  # fmt: skip
+    assert kept.timeline.names_run_out
+    aged(kept)
+    assert kept.timeline.wants_sweep() is not None
 
 
 def _insert_of(kept: Kept, key: bytes) -> Record:

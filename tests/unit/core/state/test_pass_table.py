@@ -191,3 +191,35 @@ def test_a_job_with_spaces_that_an_older_build_has_logged_is_applied() -> None:
     world = World()
     world.act(f'{{"do":"purge","filter":{{"state":"waiting","job":"{" ".join(["ab"] * 16)}"}}}}', "older")
     assert filter_of(world.timeline.passes.by_name["older"].work["filter"]).job == b"\xab" * 16
+
+
+def recovered(passes: PassTable, disk: dict[bytes, TableRow]) -> PassTable:
+    """What a restart finds once a checkpoint has written what has changed; the disk has its rows by name."""
+    disk |= {row.key: row for row in passes.changed_rows()}
+    found = PassTable()
+    found.recover([disk[key] for key in sorted(disk)])
+    return found
+
+
+def test_a_restarted_replica_knows_how_far_each_pass_is() -> None:
+    world, disk = World(), dict[bytes, TableRow]()
+    passes, keys = world.timeline.passes, world.insert(3)
+    world.act(PURGE)
+    assert recovered(passes, disk).by_name["p"].left == 3
+    world.cancel(keys[:2])
+    assert recovered(passes, disk).export() == passes.export()
+    assert recovered(passes, disk).by_name["p"].left == 1
+    world.act('{"do":"stop"}')
+    assert recovered(passes, disk).export() == passes.export()
+    assert recovered(passes, disk).running is None
+
+
+def test_a_restarted_replica_goes_on_with_the_oldest_pass_whatever_their_names_are() -> None:
+    """Of very many that have ended, too, it forgets the oldest first, as all others do."""
+    world = World()
+    world.insert(1)
+    for name in ("p", "z", "a"):
+        world.act(PURGE, name)
+    again = recovered(world.timeline.passes, {})
+    assert list(again.by_name) == ["p", "z", "a"]
+    assert again.running is again.by_name["p"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dueq.core.state.body_table import BodyTable
-from dueq.core.state.recurrence_table import ACTION, CREATE, DELETE, PAUSE, RecurrenceTable
+from dueq.core.state.recurrence_table import ACTION, CREATE, DELETE, PAUSE, UPDATE, RecurrenceTable
 from dueq.recurring.terms import packed
 from dueq_codecs.records import NO_U8, U8, Outcome, Record, RecordKind
 
@@ -117,3 +117,18 @@ def test_what_was_made_again_and_deleted_again_between_two_checkpoints_leaves_th
 def test_a_trigger_brings_a_message_and_moves_nothing(table: RecurrenceTable) -> None:
     assert brings(table, fire(0, 0, NOON - 10 * SECOND, stamp=NOON - 10 * SECOND))
     assert (table.by_number[NUMBER].next, table.by_number[NUMBER].last) == (NOON, 0)
+
+
+def test_what_recurrences_weigh_follows_their_terms_and_is_given_back(table: RecurrenceTable) -> None:
+    """A topic takes no more of them beyond a limit: what is counted for ever would make it full."""
+    weight = table.bytes
+    longer = act(UPDATE, NOON)
+    longer.document = packed({ACTION: UPDATE, "payload": "YWJj"})
+    for _ in range(2):
+        assert table.act(longer, NO_U8) is Outcome.DONE
+        assert table.bytes == table.by_number[NUMBER].weight > weight
+    again = RecurrenceTable(BodyTable())
+    again.recover(table.changed_rows())
+    assert again.bytes == table.bytes
+    table.act(act(DELETE, 0), NO_U8)
+    assert (table.bytes, len(table)) == (0, 0)
