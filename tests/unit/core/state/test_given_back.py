@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from dueq.core.ports.entry import Entries
+from dueq.core.state.remarks import BYTES_PER_DIRTY
 from dueq.limits import DELAY_MS_MAX, RELEASE_AGE_MS_MAX, RELEASE_DELAY_MS_MAX
 from dueq_codecs.records import LEVEL_OF_KINDS, Outcome, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
-from tests.unit.core.state.test_timeline import NOON, Story, u64
+from tests.unit.core.state.test_timeline import NOON, Shelf, Story, u64
 
 
 def tried_once(max_attempts: int = 2) -> tuple[Story, Entries]:
@@ -60,3 +62,18 @@ def test_nobody_puts_a_message_off_for_longer_than_he_may(kind: RecordKind, long
     story, leased = tried_once()
     story.request(kind, leased, amount_ms=u64(1 << 60), version=LEVEL_OF_KINDS)
     assert story.last.waiting["wait_at"].tolist() == [NOON + longest]
+
+
+def test_long_reasons_bring_a_checkpoint_as_many_rows_do() -> None:
+    """They are in memory until then, however few messages are given back with them time and again."""
+    story, shelf = Story(), Shelf()
+    leased = story.lease(story.insert(NOON).waiting)
+    for times in (1, 2):
+        story.request(
+            RecordKind.NACK, leased, amount_ms=u64(0), reason=np.zeros(1, np.uint16),
+            reasons=("x" * 8 * BYTES_PER_DIRTY,), version=LEVEL_OF_KINDS,
+        )  # fmt: skip
+        assert story.timeline.dirty_rows == 1 + 8 * times
+        leased = story.lease(story.last.waiting)
+    shelf.save(story.timeline)
+    assert story.timeline.dirty_rows == 0

@@ -75,6 +75,27 @@ def test_a_block_goes_when_its_last_message_has_ended(disk: Disk) -> None:
     assert disk.payload.get(BLOCK) is None
 
 
+def test_the_payload_of_the_first_record_that_the_log_holds_stays(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [insert(1, [b"xy"]), insert(2, [b"xy"]), barrier(3, 1)])])
+    disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=entries((1, 0, 1_000), (2, 0, 1_000)))])
+    disk.store.commit([TrimLog(UID, 2)])
+    disk.open().recover()
+    disk.store.commit([SaveMeta(UID, 1, 3)])
+    blocks = [disk.payload.get(layout.block_key(UID, sequence, 0)) for sequence in (1, 2)]
+    assert blocks == [None, b"xy"]
+
+
+def test_of_messages_that_have_ended_one_by_one_no_row_is_left(disk: Disk) -> None:
+    live = ending(disk, trimmed_first=True, rows=3)
+    live["flags"][2], live["place"][2] = FLAG_UPLOAD, 77
+    live["block_rows"] = [2, 2, 1]
+    disk.store.commit([PutChunk(UID, 77, 0, b"c"), SaveCheckpoint(UID, 2, 0, put=live)])
+    for row in range(3):
+        disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=live[row : row + 1])])
+    assert list(disk.payload.keys(*layout.whole(UID))) == []
+    assert {key[3:4] for key in disk.timeline.keys(*layout.whole(UID))}.isdisjoint((b"g", b"n", b"v"))
+
+
 def test_all_chunks_of_an_upload_go_with_it(disk: Disk) -> None:
     live = ending(disk, trimmed_first=True)
     live["flags"], live["place"] = FLAG_UPLOAD, 77

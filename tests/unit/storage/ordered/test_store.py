@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.unit.storage.ordered.disk import UID, Disk, barrier, crash_after, entries, insert
 
-from dueq.core.ports.entry import FLAG_UPLOAD, FULL, State
+from dueq.core.ports.entry import FLAG_UPLOAD, FULL, State, widened
 from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
@@ -38,6 +38,7 @@ from dueq.core.ports.persistence import (
 )
 from dueq.core.ports.tables import TableRow
 from dueq.errors import InvalidRequest, StoreDamaged
+from dueq.limits import SNAPSHOT_IDLE_MS
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.store import OrderedStore
 from dueq.storage.port import StoreFailed
@@ -338,6 +339,54 @@ def test_an_upload_is_dropped_only_when_neither_a_live_message_nor_the_sweep_nee
     assert disk.payload.get(layout.chunk_key(UID, 77, 0)) == b"chunk"
     disk.store.commit([TrimLog(UID, 2), PutChunk(UID, 77, 0, b"late"), DropUpload(UID, 77)])
     assert disk.payload.get(layout.chunk_key(UID, 77, 0)) is None
+
+
+@pytest.mark.parametrize("state", [State.LEASED, State.DEAD])
+def test_an_upload_stays_whatever_has_become_of_its_message_by_the_first_checkpoint(
+    disk: Disk, state: State
+) -> None:
+    """A short delay is over by then: the row that says who has the upload is there for a consumer's messages, too."""
+    disk.store.commit([PutChunk(UID, 77, 0, b"chunk"), AppendLog(UID, [insert(1, [b""])])])
+    live = widened(entries((1, 0, 1_000)), FULL.itemsize)
+    live["flags"], live["place"], live["state"] = FLAG_UPLOAD, 77, state
+    disk.store.commit([SaveCheckpoint(UID, 1, 1_000, put=live), TrimLog(UID, 2)])
+    [found] = disk.open().recover()
+    assert found.uploads == []
+    disk.store.commit([DropUpload(UID, 77)])
+    assert disk.payload.get(layout.chunk_key(UID, 77, 0)) == b"chunk"
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["in one life", "after a restart"])
+def test_a_log_that_was_trimmed_and_then_cut_to_its_beginning_goes_on_from_there(
+    disk: Disk, restarts: bool
+) -> None:
+    """The first record that comes is chained to one that is not there any more."""
+    disk.store.commit([AppendLog(UID, [insert(n, [b"old"]) for n in (1, 2, 3, 4)]), SaveMeta(UID, 1, 2)])
+    disk.store.commit([SaveCheckpoint(UID, 2, 0), TrimLog(UID, 3)])
+    if restarts:
+        disk.open().recover()
+    disk.store.commit([TruncateLog(UID, 3), AppendLog(UID, [insert(3, [b"new"], 2)]), SaveMeta(UID, 2, 2)])
+    [found] = disk.open().recover()
+    assert (found.damaged, found.log_start, found.epochs) == ("", 3, [(1, 2), (2, 3)])
+    assert bodies(found.tail) == [(3, 2, b"new")]
+
+
+def test_a_snapshot_that_is_read_now_and_then_stays_open(disk: Disk) -> None:
+    """A slow follower would begin anew for ever."""
+    disk.store.commit([AppendLog(UID, [insert(n, [b"xy"]) for n in range(1, 9)])])
+    put = entries(*[(n, 0, 1_000 + n) for n in range(1, 9)])
+    disk.store.commit([SaveCheckpoint(UID, 8, 1_000, put=put)])
+    number = part = now_us = 0
+    for part in range(6):
+        found = disk.store.read(ReadSnapshot(1, UID, number, part, 1))
+        assert isinstance(found, SnapshotRead)
+        assert (found.failed, found.last) == (False, False)
+        number, now_us = found.snapshot, now_us + SNAPSHOT_IDLE_MS * 1_000
+        disk.store.expire_snapshots(now_us)
+    disk.store.expire_snapshots(now_us + 1)
+    found = disk.store.read(ReadSnapshot(1, UID, number, part + 1, 1))
+    assert isinstance(found, SnapshotRead)
+    assert found.failed
 
 
 # ---------------------------------------------------------------- whole partitions
