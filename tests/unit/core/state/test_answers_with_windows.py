@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dueq.core.state.answers import Answer, Answers
+from dueq.core.state.applied import PRESENT
 from dueq.core.state.dedup import Deduplication
-from dueq_codecs.records import Record, RecordKind, RequestRef
+from dueq_codecs.records import Outcome, Record, RecordKind, RequestRef
 
 FIRST, SECOND = RequestRef(b"c" * 16, 1, 11, 2), RequestRef(b"d" * 16, 1, 12, 1)
 
@@ -40,3 +42,19 @@ def test_what_is_forgotten_weighs_nothing() -> None:
     memory.expire(1 << 50)
     memory.expire(1 << 51)
     assert memory.bytes == before
+
+
+def test_an_answer_has_nothing_of_the_one_whose_place_it_takes() -> None:
+    """Else a repeated request would be told of instants, or of a message, that another one has met."""
+    answers = Answers()
+    windowed, met, plain = (Answer(7, sequence, 0, 0, 1000, 0, 0) for sequence in (1, 2, 3))
+    windowed.window = np.array([9], np.uint32)
+    met.outcomes, met.present = np.array([Outcome.TAKEN], np.uint8), np.ones(1, PRESENT)
+    answers.add(0, 1, Answer(7, 1, 0, 0, 1000, 0, 0))
+    for before in (windowed, met):
+        answers.remove(answers.add(0, 2, before))
+        slot = answers.add(0, 3, plain)
+        found = answers.get(slot)
+        assert (found.window.tolist(), found.present.tolist(), found.outcomes.tolist()) == ([], [], [])
+        assert (answers.extra_bytes(slot), Answer.unpack(answers.row(slot)).sequence) == (0, 3)
+        answers.remove(slot)
