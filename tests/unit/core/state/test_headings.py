@@ -62,7 +62,7 @@ def test_a_checkpoint_has_them_and_their_end() -> None:
 
 
 def test_headers_that_were_recovered_leave_the_disk_with_their_message() -> None:
-    """Else the next restart would find them again, and they would take up room that nothing ever gives back."""
+    """Else the next restart would find them again, and nothing would ever give back their room."""
     story, shelf = Story(), Shelf()
     give_back(story, HEADERS)
     shelf.save(story.timeline)

@@ -202,7 +202,7 @@ def grow_old(story: Story, days: int) -> None:
 
 
 def test_home_remembers_what_it_has_decided_for_a_week_after_the_instant_of_the_commit() -> None:
-    """Counted from the decision, home would forget it while the others may still ask, and decide otherwise."""
+    """Counted from the decision, home would forget it while others may still ask, and decide anew."""
     story, until = Story(), NOON + 6 * DAY
     story.insert(HOME, NOON + 1, until=until)
     story.act(HOME, JobAction.COMMIT, until)

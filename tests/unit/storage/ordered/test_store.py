@@ -345,7 +345,7 @@ def test_an_upload_is_dropped_only_when_neither_a_live_message_nor_the_sweep_nee
 def test_an_upload_stays_whatever_has_become_of_its_message_by_the_first_checkpoint(
     disk: Disk, state: State
 ) -> None:
-    """A short delay is over by then: the row that says who has the upload is there for a consumer's messages, too."""
+    """A short delay is over by then: what a consumer has is named by a row, too."""
     disk.store.commit([PutChunk(UID, 77, 0, b"chunk"), AppendLog(UID, [insert(1, [b""])])])
     live = widened(entries((1, 0, 1_000)), FULL.itemsize)
     live["flags"], live["place"], live["state"] = FLAG_UPLOAD, 77, state
