@@ -1,0 +1,193 @@
+"""What begins, keeps and ends a leadership where messages are late, brokers new and processes paused."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq import limits
+from dueq.core.ports.effects import Read
+from dueq.core.ports.membership import Member, SetOutcome
+from dueq.core.ports.persistence import LogRead, ReadLog
+from dueq_codecs.messages import Fence, Leadership, Mismatch, Vote
+from dueq_codecs.records import Record, RecordKind
+from tests.unit.core.replica_stage import UID, Stage, entry
+
+B1, B2, B3 = (Member(f"b{i}", f"s{i}") for i in (1, 2, 3))
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def leads_level(stage: Stage) -> None:
+    """All three are in the ISR and have everything."""
+    stage.lead("b2", "b3")
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 1)
+
+
+# ---------------------------------------------------------------- its beginning
+
+
+def test_an_ack_of_a_follower_that_leads_from_now_on_does_not_leave(stage: Stage) -> None:
+    """It would echo a later frame of the leader before, which would believe that nobody has led since."""
+    stage.append("b2", 1, (0, 0), 1)
+    stage.sync()
+    stage.node("", 1, "b1", "b2", "b3")
+    stage.pass_ms(100, "b2", "b3")
+    stage.votes(b2=True, b3=True)
+    stage.append("b2", 1, (1, 1), 1)
+    stage.sync()
+    assert stage.peer("b2").acks
+    stage.answer(SetOutcome.DONE)
+    assert stage.replica.is_leader
+    assert stage.ack_to("b2") is None
+
+
+def test_a_vote_of_the_round_before_counts_for_nothing(stage: Stage) -> None:
+    """Whoever gave it may have followed another leader since."""
+    stage.node("", 0, "b1", "b2", "b3")
+    stage.pass_ms(50, "b2", "b3")
+    before = stage.peer("b2").vote_requests.pop().round
+    stage.node("", 1, "b1", "b2", "b3", version=1)
+    stage.pass_ms(50, "b2", "b3")
+    for name in ("b2", "b3"):
+        stage.replica.vote_received(stage.peer(name), Vote(UID, before, True, 0, 0), stage.now)
+    stage.pass_ms(100, "b2", "b3")
+    assert stage.orders == []
+
+
+# ---------------------------------------------------------------- its members
+
+
+def test_a_member_that_takes_not_even_the_barrier_leaves(stage: Stage) -> None:
+    """Its process answers and its disk hangs: else this leadership would never commit anything."""
+    stage.lead("b2", "b3")
+    stage.acked_by("b2", 1)
+    stage.pass_ms(limits.REPLICA_LAG_MS + 100, "b2", "b3")
+    assert [order.node.isr for order in stage.orders] == [(B1, B2)]
+    stage.answer(SetOutcome.DONE)
+    assert stage.replica.commit == 1
+
+
+def test_what_waited_while_the_process_was_paused_puts_nobody_out(stage: Stage) -> None:
+    leads_level(stage)
+    stage.replica.append(Record(RecordKind.LEASE, UID, 0, 0, 0), b"", stage.now)
+    stage.sync()
+    stage.acked_by("b2", 2)
+    stage.mono_us += 60_000_000
+    stage.replica.shift(60_000_000)
+    stage.pass_ms(limits.REPLICA_LAG_MS - 100, "b2", "b3")
+    assert stage.orders == []
+    stage.pass_ms(200, "b2", "b3")
+    assert [order.node.isr for order in stage.orders] == [(B1, B2)]
+
+
+def test_a_member_that_lacks_what_it_had_is_not_trusted_again_before_it_has_the_barrier(stage: Stage) -> None:
+    """An older record says nothing of those between: it must not be elected with them missing."""
+    stage.append("b2", 1, (0, 0), 1, 1, commit=2)
+    stage.sync()
+    stage.node("", 1, "b1", "b2", "b3")
+    stage.pass_ms(600, "b2", "b3")
+    stage.votes(b2=True, b3=True)
+    stage.answer(SetOutcome.DONE)
+    stage.sync()
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 3)
+    stage.peer("b3").reborn(34, "s3", "tcp://b3", "", stage.now)
+    stage.replica.mismatch_received(stage.peer("b3"), Mismatch(UID, 2, 0, 0, 0), stage.now)
+    stage.acked_by("b3", 1)
+    stage.pass_ms(100, "b2", "b3")
+    assert [order.node.isr for order in stage.orders] == [(B1, B2)]
+    stage.answer(SetOutcome.DONE)
+    stage.acked_by("b3", 3)
+    stage.pass_ms(100, "b2", "b3")
+    assert [order.node.isr for order in stage.orders] == [(B1, B2, B3)]
+
+
+def test_a_level_follower_that_has_started_anew_is_probed_though_nothing_is_to_be_sent(stage: Stage) -> None:
+    """Else it would confirm nothing, and consumers would wait until the next record."""
+    leads_level(stage)
+    stage.replica.send(stage.now)
+    peer = stage.peer("b3")
+    peer.reborn(34, "s3", "tcp://b3", "", stage.now)
+    stage.replica.send(stage.now)
+    assert [(append.previous_sequence, append.entries) for append in peer.appends] == [(1, [])]
+
+
+def test_a_follower_that_wanted_no_old_records_when_their_turn_came_is_sent_the_next_ones(
+    stage: Stage,
+) -> None:
+    """Nor does it keep its place among the few reads for followers: nobody would get any more."""
+    stage.lead("b2")
+    for sequence in range(2, 6):
+        stage.replica.append_own(entry(sequence, 1), stage.now)
+    stage.sync()
+    stage.replica.log.shrink_cache(keep_from=6, bytes_max=0)
+    for _ in range(limits.FOLLOWER_READS_MAX):
+        stage.ctx.follower_reads.begin(lambda: True, first=False)
+    stage.replica.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 1, 1, 1), stage.now)
+    stage.acked_by("b3", 5)
+    stage.ctx.follower_reads.ended()
+    assert not [effect for effect in stage.ctx.take() if isinstance(effect, Read)]
+    began: list[str] = []
+
+    def begin() -> bool:
+        began.append("another")
+        return True
+
+    stage.ctx.follower_reads.begin(begin, first=False)
+    assert began == ["another"]
+    stage.peer("b3").appends.clear()
+    stage.replica.append_own(entry(6, 1), stage.now)
+    stage.replica.send(stage.now)
+    [append] = stage.peer("b3").appends
+    assert [each.record.sequence for each in append.entries] == [6]
+
+
+def test_old_records_that_are_trimmed_while_they_are_read_bring_a_snapshot(stage: Stage) -> None:
+    """The disk has not lost them: nobody else has to lead for that."""
+    stage.lead("b2")
+    for sequence in range(2, 6):
+        stage.replica.append_own(entry(sequence, 1), stage.now)
+    stage.sync()
+    stage.replica.log.shrink_cache(keep_from=6, bytes_max=0)
+    stage.replica.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 1, 1, 1), stage.now)
+    [read] = [effect.request for effect in stage.ctx.take() if isinstance(effect, Read)]
+    assert isinstance(read, ReadLog)
+    stage.replica.log.trim(5)
+    stage.ctx.read_done(read.token, LogRead(read.token, UID, 2, []), stage.now)
+    assert stage.lost == ["snapshot for b3"]
+
+
+# ---------------------------------------------------------------- its end
+
+
+def test_a_fence_that_tells_of_its_own_epoch_ends_nothing(stage: Stage) -> None:
+    """It answers a late frame of a leadership that this broker had before."""
+    leads_level(stage)
+    stage.replica.fenced(Fence(UID, 1), stage.now)
+    assert stage.replica.is_leader
+    stage.replica.fenced(Fence(UID, 2), stage.now)
+    assert not stage.replica.is_leader
+
+
+def test_leadership_is_not_handed_over_while_nobody_is_within_reach(stage: Stage) -> None:
+    leads_level(stage)
+    stage.mono_us += limits.REPLICA_LAG_MS * 1000 + 1
+    stage.replica.hand_over(stage.now, "wanted")
+    assert stage.replica.is_leader
+    stage.peer("b2").heard_at_us = stage.mono_us
+    stage.replica.hand_over(stage.now, "wanted")
+    assert not stage.replica.is_leader
+
+
+def test_who_says_that_an_earlier_leadership_of_its_own_has_ended_may_lead_again(stage: Stage) -> None:
+    """Only who gives up the present epoch, in which it does not lead, says by this that it is stopped."""
+    leads_level(stage)
+    for name in ("b2", "b3"):
+        ended = Leadership(UID, 0, leads=False, serving=False)
+        assert not stage.replica.declined(stage.peer(name), ended)
+    stage.replica.hand_over(stage.now, "wanted")
+    assert not stage.replica.is_leader
