@@ -138,6 +138,34 @@ def test_a_sole_member_needs_its_node_after_a_pause(stage: Stage) -> None:
     assert leading.confirmed(stage.now)
 
 
+def test_a_node_that_was_set_before_a_pause_confirms_nothing_after_it(stage: Stage) -> None:
+    """The answer waited while the process slept, and a person may have named another leader since."""
+    leading = _leading(stage, "b2")
+    stage.acked_by("b2", 1)
+    stage.replica.standing.node = PartitionNode("b1", 11, 1, (stage.ctx.me,))
+    stage.replica.min_isr = 1
+    stage.peer("b2").registered = stage.peer("b3").registered = False
+    stage.ctx.coordinator = CoordinatorState.CONNECTED
+
+    def pause() -> None:
+        stage.mono_us += 300_000
+        stage.ctx.turn, stage.ctx.confirm_floor_us = stage.now, stage.mono_us
+        leading.shift(300_000)
+
+    def set_node() -> None:
+        leading.ask(stage.now)
+        stage.pass_ms(50)
+
+    pause()
+    set_node()
+    pause()
+    stage.answer(SetOutcome.DONE)
+    assert not leading.confirmed(stage.now)
+    set_node()
+    stage.answer(SetOutcome.DONE)
+    assert leading.confirmed(stage.now)
+
+
 def test_an_ack_of_the_epoch_before_does_not_leave_with_a_later_echo(stage: Stage) -> None:
     """It was true when it was made; the frame that it leaves with answers what came after."""
     stage.node("b2", 1, "b1", "b2", "b3")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dueq import limits
 from dueq.core.ports.effects import Persist
 from dueq.errors import InvariantViolated
 from dueq_codecs.messages import Fence, Mismatch
-from tests.unit.core.replica_stage import UID, Stage
+from tests.unit.core.replica_stage import UID, Stage, filled
 
 
 @pytest.fixture
@@ -184,3 +185,37 @@ def test_records_are_written_before_a_cut_of_the_same_turn(stage: Stage) -> None
     writes = [w for effect in stage.ctx.take() if isinstance(effect, Persist) for w in effect.writes]
     told = [(type(w).__name__, [e.record.epoch for e in getattr(w, "entries", [])]) for w in writes]
     assert told == [("AppendLog", [1, 1]), ("TruncateLog", []), ("AppendLog", [2]), ("SaveMeta", [])]
+
+
+def test_what_was_written_before_a_wipe_is_not_acked_after_it(stage: Stage) -> None:
+    """The leader would count on records that this disk does not hold any more."""
+    stage.append("b2", 1, (0, 0), 1, 1)
+    write = stage.begin_write()
+    stage.replica.wiped()
+    stage.ctx.persisted(write, stage.now)
+    assert stage.ack_to("b2") is None
+
+
+def test_what_is_applied_and_not_yet_written_stays_in_memory(stage: Stage) -> None:
+    """The disk could not give it to whoever needs its payload."""
+    stage.append("b2", 1, (0, 0), 1, 1)
+    stage.append("b2", 1, (2, 1), commit=2)
+    stage.replica.shrink_cache(applied=2, bytes_max=0)
+    assert stage.replica.entry(1) is not None
+    stage.sync()
+    stage.replica.shrink_cache(applied=2, bytes_max=0)
+    assert stage.replica.entry(1) is None
+
+
+def test_a_filled_replica_that_lacks_nothing_any_more_does_not_ack_before_its_disk_says_so() -> None:
+    """As a member it would be counted on to lead, and could not after a failure of its power."""
+    stage = Stage(filled(9, 1))
+    stage.append("b2", 2, (9, 1), 2)
+    stage.sync()
+    assert stage.ack_to("b2") is not None
+    stage.mono_us += limits.RESEND_MS * 1000
+    stage.append("b2", 2, (10, 2), commit=10)
+    assert not stage.replica.unproven
+    assert stage.ack_to("b2") is None
+    stage.sync()
+    assert stage.ack_to("b2") is not None

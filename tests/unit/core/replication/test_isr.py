@@ -110,3 +110,19 @@ def test_a_leader_is_busy_until_it_knows_how_its_change_has_ended() -> None:
     stage.pass_ms(50, "b2", "b3")
     stage.answer(SetOutcome.DONE)
     assert not stage.replica.busy
+
+
+def test_what_a_later_change_has_left_out_is_waited_for_no_more() -> None:
+    """A follower that was to join is dead, the outcome unknown: else nothing would ever be committed again."""
+    stage = Stage()
+    leads_with_b2(stage)
+    stage.pass_ms(50, "b2", "b3")
+    assert stage.answer(SetOutcome.UNKNOWN).node.isr == (B1, B2, B3)
+    stage.peer("b3").registered = False
+    stage.pass_ms(50, "b2")
+    stage.replica.append_own(entry(2, 1), stage.now)
+    stage.sync()
+    stage.acked_by("b2", 2)
+    assert stage.replica.commit == 1
+    assert stage.answer(SetOutcome.DONE).node.isr == (B1, B2)
+    assert stage.replica.commit == 2

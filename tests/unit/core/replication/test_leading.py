@@ -8,7 +8,7 @@ from dueq import limits
 from dueq.core.ports.effects import Read
 from dueq.core.ports.membership import Member, SetOutcome
 from dueq.core.ports.persistence import LogRead, ReadLog
-from dueq_codecs.messages import Fence, Leadership, Mismatch, Vote
+from dueq_codecs.messages import Fence, Leadership, Mismatch, Vote, VoteRequest
 from dueq_codecs.records import Record, RecordKind
 from tests.unit.core.replica_stage import UID, Stage, entry
 
@@ -58,6 +58,43 @@ def test_a_vote_of_the_round_before_counts_for_nothing(stage: Stage) -> None:
     assert stage.orders == []
 
 
+def test_a_consent_to_an_earlier_node_is_not_counted_with_those_to_the_present_one(stage: Stage) -> None:
+    """Whoever gave it need not consent any more."""
+    stage.node("", 0, "b1", "b2", "b3")
+    stage.pass_ms(50, "b2", "b3")
+    stage.votes(b2=True)
+    stage.node("", 1, "b1", "b2", "b3", version=1)
+    stage.pass_ms(50, "b2", "b3")
+    stage.votes(b3=True)
+    assert stage.orders == []
+    stage.votes(b2=False)
+    assert [order.node.isr for order in stage.orders] == [(B1, B3)]
+
+
+def test_a_replica_that_is_being_filled_neither_consents_nor_refuses(stage: Stage) -> None:
+    """It holds nothing: it must keep no member from leading, nor be the second one that a takeover needs."""
+    stage.append("b2", 1, (0, 0), 1, 1)
+    stage.sync()
+    stage.node("b2", 1, "b1", "b2", "b3", incarnation=22)
+    stage.replica.wiped()
+    stage.pass_ms(2_000, "b3")
+    for last in ((0, 0), (1, 2)):
+        stage.replica.vote_requested(stage.peer("b3"), VoteRequest(UID, 5, 1, *last), stage.now)
+    assert stage.peer("b3").votes == []
+
+
+def test_who_has_read_the_newer_node_stands_by_it(stage: Stage) -> None:
+    """It was told of that node before. Else it would go on to ask for it, and never lead."""
+    stage.node("", 0, "b1", "b2", "b3")
+    stage.pass_ms(100, "b2", "b3")
+    stage.votes(b2=True, b3=True)
+    stage.answer(SetOutcome.BAD_VERSION)
+    stage.node("", 1, "b1", "b2", "b3", version=1)
+    stage.pass_ms(100, "b2", "b3")
+    stage.votes(b2=True, b3=True)
+    assert [(order.version, order.node.epoch) for order in stage.orders] == [(1, 2)]
+
+
 # ---------------------------------------------------------------- its members
 
 
@@ -103,7 +140,9 @@ def test_a_member_that_lacks_what_it_had_is_not_trusted_again_before_it_has_the_
     stage.answer(SetOutcome.DONE)
     stage.acked_by("b3", 3)
     stage.pass_ms(100, "b2", "b3")
-    assert [order.node.isr for order in stage.orders] == [(B1, B2, B3)]
+    assert stage.answer(SetOutcome.DONE).node.isr == (B1, B2, B3)
+    stage.pass_ms(100, "b2", "b3")
+    assert stage.orders == [], "and stays"
 
 
 def test_a_level_follower_that_has_started_anew_is_probed_though_nothing_is_to_be_sent(stage: Stage) -> None:
