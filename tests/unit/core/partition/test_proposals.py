@@ -1,15 +1,23 @@
-"""What a leadership has proposed and not applied bounds that leadership, and no later one."""
+"""What a leadership has proposed and not applied: its order, what it bounds, and who is told at its end."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dueq import limits
 from dueq.core.partition.proposals import Proposals
+from dueq.core.partition.requests import Refusal
+from dueq.core.ports.effects import SendClient
+from dueq.core.ports.events import Route
+from dueq.core.state.applied import Applied, RequestResult
+from dueq.core.turn.context import Context
+from dueq.core.turn.settings import CoreSettings
 from dueq.instant import Now
+from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
 from dueq_codecs.records import LogEntry, Record, RecordKind
 
 UID = 1
@@ -40,3 +48,119 @@ def test_what_an_ended_leadership_has_proposed_leaves_room_for_the_next(
         assert len(log) < 100
     proposals.leadership_lost(NOW)
     assert propose()
+
+
+class Led:
+    """A led partition; its log is applied when the test says so."""
+
+    def __init__(self) -> None:
+        self.ctx = Context(CoreSettings("b1", 11, "s1", "cluster", "tcp://b1"))
+        self.log: list[Record] = []
+        self.orphaned: list[int] = []
+        self.names: list[Any] = []
+        self.crowded: Any = None
+        replica: Any = SimpleNamespace(
+            uid=UID, serving=True, epoch=1, healthy=lambda now: True, append=self._append
+        )
+        uploads: Any = SimpleNamespace(
+            complete=lambda *_: True,
+            fault_of_meta=lambda *_: None,
+            taken=lambda number: None,
+            orphaned=lambda numbers, now: self.orphaned.extend(numbers),
+        )
+        dispatcher: Any = SimpleNamespace(has_waiting=lambda now: False)
+        partition: Any = SimpleNamespace(
+            uid=UID,
+            contents=None,
+            level=1,
+            fullness=lambda *_: None,
+            fullness_of_names=lambda request: self.crowded,
+            look_up_names=lambda hashes, then, now: self.names.append(then),
+            answered=lambda request: None,
+        )
+        topic: Any = SimpleNamespace(name="t", min_isr=2)
+        self.proposals = Proposals(self.ctx, topic, replica, uploads, dispatcher, partition)
+
+    def _append(self, record: Record, body: bytes, now: Now) -> LogEntry:
+        record.sequence = len(self.log) + 1
+        self.log.append(record)
+        return LogEntry(record, body)
+
+    def request(self, number: int, kind: RecordKind = RecordKind.INSERT, upload: int = 0) -> ChangeRequest:
+        request = ChangeRequest(number, kind, "t", UID, b"c" * 16, number, number)
+        one = np.ones(1, np.uint64)
+        if kind == RecordKind.INSERT:
+            request.due, request.size, request.crc = one, np.ones(1, np.uint32), np.ones(1, np.uint32)
+            request.upload = one * np.uint64(upload) if upload else request.upload
+        else:
+            request.first = request.target_sequence = request.token = one
+            request.target_row, request.patient = np.zeros(1, np.uint16), True
+        return request
+
+    def ask(self, request: ChangeRequest) -> Code | None:
+        refusal = self.proposals.request(Route(b"r"), request, b"x", NOW)
+        return refusal.code if refusal is not None else None
+
+    def answers(self) -> dict[int, Code]:
+        """The answers since the last call, by request."""
+        messages = [effect.message for effect in self.ctx.take() if isinstance(effect, SendClient)]
+        return {reply.request_id: reply.code for reply in messages if isinstance(reply, ChangeReply)}
+
+
+def test_acks_that_wait_for_a_record_come_before_the_end_of_their_leases() -> None:
+    """An EXPIRE that came first would have the messages delivered once more, though they are acked."""
+    led = Led()
+    led.ask(led.request(1, RecordKind.ACK))
+    led.proposals.end_turn(NOW)
+    assert led.log == []
+    led.proposals.propose(Record(RecordKind.EXPIRE, UID, 0, 0, 0), NOW)
+    assert [record.kind for record in led.log] == [RecordKind.ACK, RecordKind.EXPIRE]
+
+
+def test_what_is_in_the_log_has_an_unknown_outcome_and_what_waits_for_its_record_has_none() -> None:
+    """The next leader may still commit what is in the log."""
+    led = Led()
+    led.ask(led.request(1))
+    led.proposals.end_turn(NOW)
+    led.ask(led.request(2, upload=77))
+    led.proposals.leadership_lost(NOW)
+    assert led.answers() == {1: Code.OUTCOME_UNKNOWN, 2: Code.NOT_LEADER}
+    assert led.orphaned == [77], "its chunks are dropped if nobody names them"
+    led.proposals.end_turn(NOW)
+    assert len(led.log) == 1
+
+
+def test_a_repetition_does_not_wait_with_an_attempt_of_an_ended_leadership() -> None:
+    """That will never be answered."""
+    led = Led()
+    for number in (1, 2):
+        led.ask(led.request(number))
+        led.proposals.end_turn(NOW)
+    led.ask(led.request(3))
+    led.proposals.leadership_lost(NOW)
+    for number in (1, 2, 3):
+        assert not led.proposals.repeats(Route(b"r"), led.request(number))
+
+
+def test_a_record_of_another_leader_in_the_same_place_answers_nobody() -> None:
+    led = Led()
+    led.ask(led.request(1))
+    led.proposals.end_turn(NOW)
+    led.proposals.leadership_lost(NOW)
+    led.answers()
+    result = RequestResult(b"d" * 16, 9, Code.OK, 1, 0, 0)
+    led.proposals.applied(led.log[0], Applied(results=[result]))
+    assert led.answers() == {}
+
+
+def test_names_are_looked_up_again_and_again_however_the_looks_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "NAMES_LOOKED_UP_MAX", 1)
+    led = Led()
+    led.crowded = Refusal(Code.BUSY, "keeps many names")
+    for number, found in enumerate((None, [None], [object()]), 1):
+        assert led.ask(led.request(number)) is None
+        assert led.ask(led.request(9)) == Code.BUSY, "one at a time"
+        led.names.pop()(found, NOW)
+    assert led.answers() == {1: Code.NOT_LEADER, 2: Code.BUSY}
+    led.proposals.end_turn(NOW)
+    assert [ref.sequence for record in led.log for ref in record.requests] == [3]

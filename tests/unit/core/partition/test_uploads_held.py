@@ -9,8 +9,9 @@ import numpy as np
 from dueq import limits
 from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.effects import Persist
+from dueq.core.ports.events import Route
 from dueq.core.ports.persistence import DropUpload
-from dueq_codecs.messages import UploadChunk
+from dueq_codecs.messages import ChunkRequest, UploadChunk
 from dueq_codecs.records import LogEntry, Record, RecordKind
 from tests.unit.core.replica_stage import UID, Stage
 
@@ -26,9 +27,9 @@ class Follower:
         self._token = 0
         self._orders: list[Persist] = []
 
-    def chunk(self, index: int) -> None:
+    def chunk(self, index: int, epoch: int = 1, crc: int = crc32(b"chunk")) -> None:
         """A chunk comes from the leader."""
-        message = UploadChunk("b2", 22, UID, 1, UPLOAD, index, 2, crc32(b"chunk"))
+        message = UploadChunk("b2", 22, UID, epoch, UPLOAD, index, 2, crc)
         self.uploads.chunk_from_leader(self.stage.peer("b2"), message, b"chunk", self.stage.now)
 
     def sync(self) -> list[object]:
@@ -85,3 +86,57 @@ def test_what_the_log_names_is_held_no_more_and_forgotten_with_its_record() -> N
     follower.chunk(0)
     follower.sync()
     assert follower.dropped_after(limits.UPLOAD_IDLE_MS + 1)
+
+
+def test_what_the_log_named_before_a_wipe_is_taken_again_after_it() -> None:
+    """Its chunks are gone with it. Else a record that names it could never be taken."""
+    follower = Follower(UPLOAD)
+    follower.uploads.named(UPLOAD, 7)
+    follower.uploads.wiped()
+    follower.chunk(0)
+    follower.sync()
+    assert not follower.lacks(1)
+
+
+def test_a_damaged_chunk_is_not_kept() -> None:
+    follower = Follower()
+    follower.chunk(0, crc=crc32(b"chunk") ^ 1)
+    follower.sync()
+    assert follower.lacks(1)
+
+
+def test_a_chunk_of_a_leader_that_was_replaced_is_not_acked() -> None:
+    """Its client would be told that every member has it, and the present leader knows of no such upload."""
+    follower = Follower()
+    follower.stage.append("b3", 2, (0, 0))
+    follower.chunk(0, epoch=1)
+    follower.sync()
+    assert not follower.stage.peer("b2").upload_acks
+
+
+def led_upload(stage: Stage, uploads: Uploads, upload: int, chunk: int) -> None:
+    """A client sends a chunk of an upload of two."""
+    size = limits.CHUNK_BYTES + 1
+    request = ChunkRequest(1, "t", UID, b"c" * 16, upload, chunk, 2, size, crc32(b"chunk"))
+    assert uploads.chunk_received(Route(b"c"), request, b"chunk", stage.now) is None
+
+
+def test_chunks_of_a_leadership_that_has_ended_are_dropped_if_nobody_names_them() -> None:
+    follower = Follower()
+    follower.stage.lead("b2", "b3")
+    led_upload(follower.stage, follower.uploads, 0, 0)
+    follower.sync()
+    follower.uploads.leadership_lost()
+    assert not follower.uploads.idle
+    assert follower.dropped_after(limits.UPLOAD_IDLE_MS + 1)
+    assert follower.uploads.idle
+
+
+def test_an_upload_lasts_for_as_long_as_its_chunks_come() -> None:
+    follower = Follower()
+    follower.stage.lead("b2", "b3")
+    led_upload(follower.stage, follower.uploads, 0, 0)
+    assert not follower.dropped_after(limits.UPLOAD_IDLE_MS - 1)
+    led_upload(follower.stage, follower.uploads, UPLOAD, 1)
+    assert not follower.dropped_after(limits.UPLOAD_IDLE_MS - 1)
+    assert follower.dropped_after(2)
