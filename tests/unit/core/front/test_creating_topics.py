@@ -11,8 +11,10 @@ from dueq.core.ports.membership import (
     CoordinatorChanged,
     CoordinatorState,
     CreateTopic,
+    PartitionAssignment,
     Registration,
     RegistrationsSeen,
+    Topic,
     TopicsSeen,
 )
 from dueq.core.turn.settings import CoreSettings
@@ -81,3 +83,24 @@ def test_bad_settings_are_refused(document: str, partitions: int, text: str) -> 
 def test_a_broker_of_an_older_build_is_named() -> None:
     code, said = answered(created('{"horizon_ms":5000}', level=1))
     assert (code, said.endswith("of an older build: b2")) == (Code.BUSY, True)
+
+
+@pytest.mark.parametrize(
+    ("creation", "exist_ok", "code"),
+    [
+        (MINE, False, Code.OK),
+        (b"o" * 16, True, Code.OK),
+        (b"o" * 16, False, Code.COORDINATOR_UNAVAILABLE),
+    ],
+)
+def test_while_no_topic_can_be_created_only_whom_the_present_one_will_do_gets_it(
+    creation: bytes, exist_ok: bool, code: Code
+) -> None:
+    """Another caller would take the topic of somebody else for his own, with its settings and its messages."""
+    core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [], NOW)
+    there = Topic("t", MINE.hex(), "timeline", (PartitionAssignment(8, ("b2",)),), 1, 1)
+    away = CoordinatorChanged(CoordinatorState.SUSPENDED)
+    request = CreateTopicRequest(5, creation, "t", partitions=1, replicas=1, exist_ok=exist_ok)
+    event = ClientFrameReceived(Route(b"client"), request, [])
+    effects = core.step([TopicsSeen({"t": there}, frozenset()), away, event], NOW)
+    assert answered(effects)[0] == code

@@ -26,3 +26,10 @@ def test_the_node_serves_where_no_leader_has_spoken() -> None:
     routing = Routing()
     routing.node_seen(7, PartitionNode("b3", 1, 4, ()))
     assert (routing.leader_of(7).broker_id, routing.leader_of(7).stage) == ("b3", 0)
+
+
+def test_a_node_without_a_leader_tells_that_the_last_one_leads_no_more() -> None:
+    routing = Routing()
+    routing.heard("b1", Leadership(7, epoch=2, leads=True, serving=True))
+    routing.node_seen(7, PartitionNode("", 0, 2, ()))
+    assert routing.leader_of(7).broker_id == ""
