@@ -221,3 +221,33 @@ def test_what_is_under_way_is_not_forgotten(forgetful: Stage) -> None:
     delete(forgetful)
     use_another(forgetful)
     assert [done.call for done in of(forgetful.receive("a", ok(request, 90)), Completed)] == [7]
+
+
+def numbered(stage: Stage, call: int) -> ChangeRequest:
+    """The request of a `NumberedProducer`, whose client id is its own."""
+    none = np.zeros(1, np.uint32)
+    event = events.Insert(
+        call, stage.at_us(stage.ms + 30_000), TOPIC, [b""], np.ones(1, np.uint64), none, none, b"n" * 16, 0
+    )
+    [request] = sent(stage.answer_metadata(stage.step(event)) + stage.effects, ChangeRequest)[-1:]
+    return request
+
+
+def test_the_numbers_of_a_client_id_go_on_though_its_topic_was_forgotten_meanwhile(forgetful: Stage) -> None:
+    """A partition that is there after all takes another request of the first number for a repetition of that."""
+    first = numbered(forgetful, 30)
+    assert of(forgetful.receive("a", ok(first, 80)), Completed)
+    delete(forgetful)
+    use_another(forgetful)
+    second = numbered(forgetful, 31)
+    assert (second.uid, second.client_id) == (first.uid, first.client_id)
+    assert (first.sequence, second.sequence) == (1, 2)
+
+
+def test_what_was_meant_for_a_topic_that_was_made_anew_meanwhile_ends(stage: Stage) -> None:
+    """Its partition is no more: to ask for it until the deadline would help nobody."""
+    [request] = sent(stage.insert(7, b"x"), ChangeRequest)
+    effects = stage.receive("a", refuse(request, Code.TOPIC_NOT_FOUND)) + stage.run_until(stage.ms + 60)
+    stage.leaders = {12: "a"}
+    [failed] = of(stage.answer_metadata(effects), Failed)
+    assert (failed.call, type(failed.error)) == (7, TopicNotFound)
