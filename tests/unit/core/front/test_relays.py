@@ -9,7 +9,7 @@ import pytest
 from dueq import limits
 from dueq.core.broker import BrokerCore
 from dueq.core.ports.effects import Effect, SendClient, SendPeer
-from dueq.core.ports.events import ClientFrameReceived, PeerFrameReceived, Route, RouteLost
+from dueq.core.ports.events import ClientFrameReceived, Event, PeerFrameReceived, Route, RouteLost
 from dueq.core.ports.membership import (
     CoordinatorChanged,
     CoordinatorState,
@@ -68,11 +68,11 @@ def core() -> BrokerCore:
     core = BrokerCore(CoreSettings("b1", LIFE, "s1", "cluster", "tcp://b1"), [], at(0))
     parts = (PartitionAssignment(4, ("b1", "b2")), PartitionAssignment(5, ("b2", "b3")))
     topic = Topic("t", "0" * 32, "timeline", parts, 2, 2)
-    events = [
+    events: list[Event] = [
         CoordinatorChanged(CoordinatorState.CONNECTED), TopicsSeen({"t": topic}, frozenset()), seen("b1", "b2", "b3"),
         frame("b2"), frame("b3"),
     ]  # fmt: skip
-    core.step([*events], at(0))
+    core.step(events, at(0))
     return core
 
 
