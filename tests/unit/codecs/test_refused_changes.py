@@ -15,7 +15,7 @@ from dueq_codecs import shape
 from dueq_codecs.messages import ChangeRequest
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import Fate, JobAction, OnDuplicate, Record, RecordKind
-from dueq_codecs.rules import key_hashes, level_of, once_hashes
+from dueq_codecs.rules import level_of
 
 ID = bytes(16)
 
@@ -148,12 +148,3 @@ def test_what_an_older_build_cannot_read_waits_until_no_replica_has_it() -> None
     assert [level_of(each) for each in OLD] == [1] * len(OLD)
     assert all(level_of(each) > 1 for each in NEW), [each for each in NEW if level_of(each) == 1]
     assert all(shape.fault_of_request(each) is None for each in OLD + NEW)
-
-
-def test_an_idempotency_key_is_never_that_of_a_unique_key() -> None:
-    """They share one table: a claim of one would refuse messages of the other."""
-    name = b"order-5"
-    high, low = once_hashes([name, b""])
-    from_key = key_hashes([name, b""])
-    assert (int(high[0]), int(low[0])) != (int(from_key[0][0]), int(from_key[1][0]))
-    assert (int(high[1]), int(low[1])) == (0, 0)

@@ -176,6 +176,15 @@ def test_a_topic_that_was_deleted_ends_the_call(stage: Stage) -> None:
     assert isinstance(failed.error, TopicNotFound)
 
 
+def test_a_topic_that_was_made_anew_has_no_such_snapshot(stage: Stage) -> None:
+    """Its partition is no more: to ask for it until the deadline would help nobody."""
+    [request] = sent(browse(stage), BrowseRequest)
+    stage.receive("a", refuse(request, Code.TOPIC_NOT_FOUND))
+    stage.leaders = {77: "a"}
+    [failed] = of(stage.answer_metadata(stage.run_until(stage.ms + 60)), Failed)
+    assert isinstance(failed.error, SnapshotLost)
+
+
 def test_an_answer_to_a_call_that_nobody_waits_for_any_more_is_dropped(stage: Stage) -> None:
     [request] = sent(browse(stage), BrowseRequest)
     stage.step(events.Abandon(7))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dueq import limits
+from dueq.client.core.consuming.arrivals import Arrivals
 from dueq.client.core.ports.effects import Deliver, LeaseLost
 from dueq_codecs.messages import ChangeRequest, ConsumerAction, ConsumerFrame, PushChunk
 from dueq_codecs.records import Outcome, RecordKind
@@ -80,3 +81,16 @@ def test_a_damaged_payload_is_never_handed_out_but_given_back() -> None:
     assert [d.payload for e in of(effects, Deliver) for d in e.deliveries] == [b"good"]
     [request] = sent(stage.run_until(stage.ms + 2), ChangeRequest)
     assert (request.kind, request.target_row.tolist()) == (RecordKind.NACK, [1])
+
+
+def test_chunks_whose_push_never_comes_take_no_more_memory_than_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The oldest go first; one that comes again counts once."""
+    monkeypatch.setattr(limits, "PAYLOAD_BYTES_MAX", 0)
+    arrivals = Arrivals(bytes_max=10)
+    for sequence in (50, 51, 51, 51):
+        arrivals.chunk(PushChunk(TOPIC, CONSUMER, 1, 1, sequence, 0, 60, 0, 2, "a"), bytes(10))
+    assert len(arrivals.chunks) == 2
+    arrivals.chunk(PushChunk(TOPIC, CONSUMER, 1, 1, 52, 0, 60, 0, 2, "a"), bytes(1))
+    assert [name >> 16 & 0xFF for name, _ in arrivals.chunks] == [51, 52]

@@ -42,3 +42,22 @@ def test_clocks_drift_so_a_quick_measurement_gives_way_to_a_later_one() -> None:
     measured(clock, 1_000_000, 200, 7_000_000)
     now = measured(clock, 11_000_000, 4_000, 17_004_000)
     assert clock.mesh_us(now) == 17_006_000
+
+
+def test_what_was_measured_while_the_broker_s_clock_stepped_says_nothing() -> None:
+    """Backwards it seems to have answered before it was asked, forwards before its answer can have come."""
+    clock = MeshClock()
+    clock.measured(SENT, CAME, 7_001_000, 7_000_999, 0)
+    clock.measured(SENT, CAME, 7_000_000, 7_002_001, 0)
+    assert clock.best is None
+    clock.measured(SENT, CAME, 7_000_000, 7_002_000, 0)
+    assert clock.best is not None
+
+
+def test_what_was_measured_long_ago_gives_way_to_whatever_there_is() -> None:
+    clock = MeshClock()
+    measured(clock, 1_000_000, 0, 7_000_000)
+    now = measured(clock, 121_000_000, 200_000, 90_000_000)
+    assert clock.mesh_us(now) == 127_000_000
+    now = measured(clock, 121_000_001, 200_000, 90_000_001)
+    assert clock.mesh_us(now) == 90_100_001
