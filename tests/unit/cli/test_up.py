@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -159,10 +159,20 @@ def test_a_signal_while_zookeeper_is_started_again_ends_the_mesh(
     assert not serves
 
 
+@contextmanager
+def begun_with(disposition: signal.Handlers) -> Iterator[None]:
+    """Whoever started this process has left SIGHUP so; `nohup` has it ignored."""
+    before = signal.signal(signal.SIGHUP, disposition)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_terminal_that_closes_ends_the_mesh_in_order_though_it_says_so_twice(made_up: MadeUp) -> None:
     """The brokers were killed, and a temporary folder stayed behind."""
     mesh: Any = made_up
-    with up._signals(mesh) as stop:
+    with begun_with(signal.SIG_DFL), up._signals(mesh) as stop:
         stop.watching = True
         signal.raise_signal(signal.SIGHUP)
         signal.raise_signal(signal.SIGHUP)
@@ -171,10 +181,6 @@ def test_a_terminal_that_closes_ends_the_mesh_in_order_though_it_says_so_twice(m
 
 def test_nohup_is_heeded(made_up: MadeUp) -> None:
     mesh: Any = made_up
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with up._signals(mesh) as stop:
-            signal.raise_signal(signal.SIGHUP)
-            assert not stop.is_set()
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    with begun_with(signal.SIG_IGN), up._signals(mesh) as stop:
+        signal.raise_signal(signal.SIGHUP)
+        assert not stop.is_set()
