@@ -75,7 +75,7 @@ class Led:
         return job
 
     def waits(self, count: int) -> None:
-        """So many messages of the job wait."""
+        """Let this many messages of the job wait."""
         self.jobs.count(self.rows(*[5_000] * count), 1, 0)
 
     def rows(self, *due: int, wait_at: int = UNTIL) -> Entries:

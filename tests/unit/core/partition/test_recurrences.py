@@ -26,7 +26,7 @@ AHEAD_MS = limits.FIRE_AHEAD_MS
 
 
 def at(ms: int) -> Now:
-    """So many ms after noon."""
+    """Return the instant this many ms after noon."""
     return Now((NOON + ms) * 1000, (NOON + ms) * 1000)
 
 
