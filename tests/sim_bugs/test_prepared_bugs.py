@@ -13,10 +13,12 @@ from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.prepared import PREPARED, PREPARED_UNSEEN
 
 FOUND_BY: dict[str, Callable[[], None]] = {
-    "prepared-though-withheld": prepared.test_what_a_cancel_withholds_stays,
+    "prepared-though-withheld": lambda: prepared.test_what_a_cancel_withholds_stays(40),
     "prepared-by-own-clock": prepared.test_the_instant_is_that_of_mesh_time,
-    "prepared-for-another-lease": prepared.test_a_place_that_another_lease_has_is_not_taken_for_the_old_one,
-    "prepared-without-payload": prepared.test_nothing_leaves_before_its_payload_is_here,
+    "prepared-for-another-lease": lambda: (
+        prepared.test_a_place_that_another_lease_has_is_not_taken_for_the_old_one(40)
+    ),
+    "prepared-without-payload": lambda: prepared.test_nothing_leaves_before_its_payload_is_here(40),
     "prepared-though-ended": prepared.test_less_than_half_a_lease_goes_back_instead,
     "prepared-to-a-lost-route": prepared.test_a_lease_that_is_granted_when_its_consumer_is_lost_goes_back,
     "prepared-though-extended": prepared.test_a_lease_that_was_extended_meanwhile_says_its_new_length,
