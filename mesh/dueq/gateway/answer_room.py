@@ -57,17 +57,22 @@ class AnswerRoom:
         """
         # While the room is nearly empty, it is known without asking that there is enough.
         enough = self._room.taken + _MOST <= self._room.most // 2
-        self._take(_MOST if enough else shown(size(await get(False))))
+        self.take(_MOST if enough else shown(size(await get(False))))
         return await get(True)
+
+    def take(self, size: int) -> None:
+        """Take room for so many bytes more, which were read without having been asked for by their size.
+
+        Raises:
+            Busy: answers that others have not taken yet hold too much.
+        """
+        self._room.take(size)
+        self._taken += size
 
     def hold(self, size: int) -> None:
         """Hold so many bytes from now on, whether there is room or not: they are here."""
         self._room.give(self._taken - size)
         self._taken = size
-
-    def _take(self, size: int) -> None:
-        self._room.take(size)
-        self._taken += size
 
 
 class InPieces:

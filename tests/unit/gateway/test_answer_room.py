@@ -31,16 +31,20 @@ PAYLOAD = bytes(range(256)) * 4096
 class Client:
     """Asks for a path, and takes the beginning of the answer; the rest when the test says so."""
 
-    def __init__(self, app: Any, path: str, query: str = "", method: str = "GET") -> None:
+    def __init__(self, app: Any, path: str, query: str = "", method: str = "GET", body: Any = None) -> None:
         self.sent: list[Message] = []
+        self._asked = [] if body is None else [json.dumps(body).encode()]
         self.begun, self.takes = asyncio.Event(), asyncio.Event()
         scope = {
             "type": "http", "method": method, "path": path, "raw_path": path.encode(), "http_version": "1.1",
-            "query_string": query.encode(), "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1),
+            "query_string": query.encode(), "client": ("127.0.0.1", 1),
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
         }  # fmt: skip
         self.served = asyncio.create_task(app(scope, self._receive, self._send))
 
     async def _receive(self) -> Message:
+        if self._asked:
+            return {"type": "http.request", "body": self._asked.pop(), "more_body": False}
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -94,6 +98,60 @@ def test_clients_that_take_nothing_of_their_answers_hold_no_more_than_the_room(p
         assert (await Client(app, path_, query).answer())[0] == 200
 
     with_payload(story, 3 * len(PAYLOAD))
+
+
+def test_messages_without_room_for_their_payloads_are_given_back_uncounted() -> None:
+    async def story(app: Any, client: AsyncClient, message_id: str) -> None:
+        await client.trigger("t", message_id)
+        path, asked = "/v1/topics/t/receive", {"max": 1, "wait": "10s"}
+        app.state.answers.take(1)
+        status, problem = await Client(app, path, method="POST", body=asked).answer()
+        assert (status, problem["error"]) == (429, "Busy")
+        app.state.answers.give(1)
+        status, found = await Client(app, path, method="POST", body=asked).answer()
+        assert (status, found["messages"][0]["attempt"]) == (200, 1)
+
+    with_payload(story, shown(len(PAYLOAD)))
+
+
+@pytest.mark.parametrize("path", ["tasks", "tasks/k"])
+def test_tasks_take_room_for_their_bodies(path: str) -> None:
+    async def story(app: Any, _: AsyncClient, __: str) -> None:
+        queue = "/v2/projects/p/locations/l/queues"
+        name = f"{queue[4:]}/q"
+        made = Client(app, queue, method="POST", body={"name": name, "state": "PAUSED"})
+        assert (await made.answer())[0] == 200
+        sent = {"url": "https://example.com/", "body": "YWFh" * (len(PAYLOAD) // 4)}
+        task = {"name": f"{name}/tasks/k", "httpRequest": sent, "scheduleTime": "2099-01-01T00:00:00Z"}
+        put = Client(app, f"{queue}/q/tasks", method="POST", body={"task": task})
+        assert (await put.answer())[0] == 200
+        slow = Client(app, f"{queue}/q/{path}", "responseView=FULL")
+        await slow.begun.wait()
+        assert app.state.answers.taken > len(PAYLOAD)
+        status, refused = await Client(app, f"{queue}/q/{path}").answer()
+        assert (status, refused["error"]["status"]) == (429, "RESOURCE_EXHAUSTED")
+        assert (await slow.answer())[0] == 200
+        assert (await Client(app, f"{queue}/q/{path}").answer())[0] == 200
+
+    with_payload(story, 2 * len(PAYLOAD))
+
+
+def test_a_message_of_doq_takes_room_for_its_content() -> None:
+    async def story(app: Any, _: AsyncClient, __: str) -> None:
+        queues = "/API/v1/queues"
+        made = Client(app, queues, method="POST", body={"name": "q", "type": "delayed"})
+        assert (await made.answer())[0] == 200
+        asked = {"content": "x" * (len(PAYLOAD) // 2), "priority": 1}
+        status, put = await Client(app, f"{queues}/q/messages", method="POST", body=asked).answer()
+        assert status == 200, put
+        path = f"{queues}/q/messages/{put['id']}"
+        slow = Client(app, path)
+        await slow.begun.wait()
+        assert (await Client(app, path).answer())[0] == 429
+        assert (await slow.answer())[0] == 200
+        assert (await Client(app, path).answer())[0] == 200
+
+    with_payload(story, len(PAYLOAD) - 1)
 
 
 def test_an_answer_leaves_in_pieces_and_head_has_none() -> None:

@@ -11,8 +11,10 @@ from starlette.types import Receive, Scope, Send
 
 from dueq import limits
 from dueq.client.aio.message import AsyncMessage
-from dueq.gateway import instants
+from dueq.errors import Busy
+from dueq.gateway import answer_room, instants
 from dueq.gateway.access import TheService
+from dueq.gateway.answer_room import TheAnswer
 from dueq.gateway.bodies import JsonRoute
 from dueq.gateway.gone import unless_gone
 from dueq.gateway.service import Service
@@ -132,7 +134,9 @@ class SettledList(Answer):
     "/receive", summary="Receive messages", response_model=None,
     responses={200: {"model": ReceivedList, "description": "They are yours for the length of the lease."}},
 )  # fmt: skip
-async def received(topic: Topic, asked: Wanted, service: TheService, request: Request) -> Response:
+async def received(
+    topic: Topic, asked: Wanted, service: TheService, answer: TheAnswer, request: Request
+) -> Response:
     """Settle them by ack, nack, release or extend, at any gateway.
 
     If you are gone before the answer is on its way, they are released, and the attempt does not count. After that the
@@ -146,7 +150,13 @@ async def received(topic: Topic, asked: Wanted, service: TheService, request: Re
         asked.consumer,
         _pairs(asked.held),
     )
-    return _Handed(request, service, topic, await unless_gone(request, taking))
+    messages = await unless_gone(request, taking)
+    try:
+        answer.take(sum(answer_room.shown(len(each.payload)) for each in messages))
+    except Busy:
+        service.receiving.release(topic, messages)
+        raise
+    return _Handed(request, service, topic, messages)
 
 
 @router.post("/ack", summary="Say that messages are done")

@@ -10,7 +10,9 @@ from fastapi import APIRouter, Request
 
 from dueq.client.message_state import MessageState
 from dueq.errors import InvalidRequest, KeyTaken, MessageLeased, MessageNotFound, TopicNotFound
+from dueq.gateway import answer_room
 from dueq.gateway.access import TheService
+from dueq.gateway.answer_room import TheAnswer
 from dueq.gateway.faces.cloud_tasks import names, task, wire
 from dueq.gateway.faces.cloud_tasks.names import QueueName
 from dueq.gateway.faces.cloud_tasks.queue import GROUP
@@ -18,7 +20,7 @@ from dueq.gateway.faces.cloud_tasks.queues import topic_of
 from dueq.gateway.faces.cloud_tasks.status import Code, RpcError, RpcRoute
 from dueq.gateway.faces.cloud_tasks.task import Attempts, Scheduled, Task, TaskDocument
 from dueq.gateway.faces.cloud_tasks.wire import Part, Shape, View
-from dueq.gateway.listing import Wanted
+from dueq.gateway.listing import Page, Wanted
 from dueq.gateway.service import NewMessage, Service
 from dueq_codecs.records import Outcome
 
@@ -79,7 +81,7 @@ async def create(
 
 @router.get("")
 async def listed(
-    project: str, location: str, queue_id: str, service: TheService, request: Request
+    project: str, location: str, queue_id: str, service: TheService, answer: TheAnswer, request: Request
 ) -> Document:
     """First the tasks that are being sent, then those that wait: whose attempts are shown by `get` only.
 
@@ -98,30 +100,42 @@ async def listed(
         for each in sending:
             with contextlib.suppress(MessageNotFound, RpcError):  # done meanwhile, or no task
                 found = await service.client.get(name.topic, each.id, payload=True)
+                answer.take(answer_room.shown(found.size))
                 shown.append(_document(name, found, view, shape))
         cursor = f"{_SENDING}{sending[-1].id}" if len(sending) == limit else ""
-    answer: Document = {"tasks": shown}
+    document: Document = {"tasks": shown}
     if cursor.startswith(_SENDING):
-        answer["nextPageToken"] = cursor
-        return answer
-    page = await Wanted(name.topic, "waiting", None, None, "", True, size - len(shown)).page(
-        service.client, cursor
-    )
+        document["nextPageToken"] = cursor
+        return document
+
+    async def read(payloads: bool) -> Page:
+        wanted = Wanted(name.topic, "waiting", None, None, "", payloads, size - len(shown))
+        return await wanted.page(service.client, cursor)
+
+    page = await answer.read(read, lambda page: page.size)
     for waiting in page.messages:
         assert waiting.payload is not None
         with contextlib.suppress(RpcError):  # somebody else has put it in: it hides no task
             shown.append(task.document(name, waiting, _task(waiting.payload), Attempts(), view, shape))
     if page.cursor is not None:
-        answer["nextPageToken"] = page.cursor
-    return answer
+        document["nextPageToken"] = page.cursor
+    return document
 
 
 @router.get("/{task_id}")
 async def shown(
-    project: str, location: str, queue_id: str, task_id: str, service: TheService, request: Request
+    project: str,
+    location: str,
+    queue_id: str,
+    task_id: str,
+    service: TheService,
+    answer: TheAnswer,
+    request: Request,
 ) -> Document:
     name = QueueName.checked(project, location, queue_id)
-    found = await _state(service, name, task_id)
+    found = await answer.read(
+        lambda payload: _state(service, name, task_id, payload), lambda found: found.size
+    )
     return _shown(name, found, _view(request.query_params.get("responseView")), request)
 
 
@@ -169,7 +183,7 @@ async def run(
     return _shown(name, found, _view(asked.response_view), request)
 
 
-async def _state(service: Service, name: QueueName, task_id: str) -> MessageState:
+async def _state(service: Service, name: QueueName, task_id: str, payload: bool = True) -> MessageState:
     """Return a task's message.
 
     Raises:
@@ -177,8 +191,8 @@ async def _state(service: Service, name: QueueName, task_id: str) -> MessageStat
     """
     names.checked_task(task_id)
     try:
-        found = await _by_id(service, name, task_id) or await service.client.get(
-            name.topic, key=task_id, payload=True, linearizable=True
+        found = await _by_id(service, name, task_id, payload) or await service.client.get(
+            name.topic, key=task_id, payload=payload, linearizable=True
         )
     except TopicNotFound:
         raise _no_queue(name) from None
@@ -189,10 +203,10 @@ async def _state(service: Service, name: QueueName, task_id: str) -> MessageStat
     return found
 
 
-async def _by_id(service: Service, name: QueueName, task_id: str) -> MessageState | None:
+async def _by_id(service: Service, name: QueueName, task_id: str, payload: bool) -> MessageState | None:
     """Return the message of a task without a name of its own; a name may look like an id, too."""
     try:
-        return await service.client.get(name.topic, task_id, payload=True, linearizable=True)
+        return await service.client.get(name.topic, task_id, payload=payload, linearizable=True)
     except (MessageNotFound, InvalidRequest):
         return None
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response, status
 
+from dueq.gateway.answer_room import TheAnswer
 from dueq.gateway.faces.doq import failures, number
 from dueq.gateway.faces.doq.access import TheDoq
 from dueq.gateway.faces.doq.failures import DoqError, DoqRoute, Kind
@@ -47,8 +48,10 @@ async def dequeued(name: str, doq: TheDoq, request: Request) -> Document:
 
 
 @router.get("/queues/{name}/messages/{text}")
-async def shown(name: str, text: str, doq: TheDoq) -> Document:
-    return _document("GOT", await doq.get(name, number.of_path(text)))
+async def shown(name: str, text: str, doq: TheDoq, answer: TheAnswer) -> Document:
+    found = await doq.get(name, number.of_path(text))
+    answer.take(len(found.content.encode()))
+    return _document("GOT", found)
 
 
 @router.delete("/queues/{name}/messages/{text}", status_code=status.HTTP_204_NO_CONTENT)
