@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tracemalloc
 
+import numpy as np
 import pytest
 
 from dueq.core.ports.tables import TableRow
+from dueq.core.state.applied import PRESENT, Met
 from dueq.core.state.dedup import ANSWER_BYTES, CLIENT_BYTES, Deduplication, DedupLimits
 from dueq_codecs.messages import Code
-from dueq_codecs.records import Record, RecordKind, RequestRef
+from dueq_codecs.records import Outcome, Record, RecordKind, RequestRef
 
 
 def insert(dedup: Deduplication, client: int, number: int, sequence: int, age_ms: int = 0) -> None:
@@ -44,6 +46,22 @@ def test_what_has_been_forgotten_takes_nothing() -> None:
     dedup.expire(2002)
     assert (dedup.bytes, len(dedup._answers), len(dedup._answers._data)) == (0, 0, 0)
     assert dedup.changed_rows() == []
+
+
+def test_what_the_rows_of_an_insert_met_counts_until_its_answer_is_forgotten() -> None:
+    """Else the sum sinks with each such answer that goes, and bounds nothing after some time."""
+    dedup = Deduplication(DedupLimits(age_ms=1000))
+    record = Record(RecordKind.INSERT, 1, 1, 1, 1000)
+    request = RequestRef(b"c" * 16, 1, 7, 3)
+    verdict = dedup.judge(request, record, 0, 0, 0)
+    assert verdict.answer is not None
+    before = dedup.bytes
+    outcomes = np.array([Outcome.KEPT, Outcome.DONE, Outcome.KEPT], np.uint8)
+    dedup.fill_in_met(request, verdict.answer, Met(outcomes, np.zeros(2, PRESENT)))
+    assert dedup.bytes == before + len(outcomes) + 2 * PRESENT.itemsize
+    dedup.expire(1001)
+    dedup.expire(2002)
+    assert dedup.bytes == 0
 
 
 def test_a_row_is_deleted_though_its_client_came_back_and_went_within_one_checkpoint() -> None:
