@@ -566,38 +566,6 @@ def test_rows_leave_memory_only_when_their_checkpoint_is_durable() -> None:
     assert story.timeline.memory_rows == 1
 
 
-# ---------------------------------------------------------------- forecast
-
-
-def test_the_forecast_is_exact_by_second_inside_the_window() -> None:
-    story = Story()
-    story.insert(NOON, NOON + 999, NOON + 1000, NOON + 5000, NOON + 86_400_000)
-    assert story.timeline.forecast(NOON, 10) == [(NOON, 2), (NOON + 1000, 1), (NOON + 5000, 1)]
-
-
-def test_the_forecast_spreads_what_is_only_known_by_the_hour() -> None:
-    story, shelf = Story(Timeline(UID, hot_rows_max=2)), Shelf()
-    hour = NOON - NOON % 3_600_000
-    story.stamp = hour
-    story.insert(hour, *(hour + 7_200_000 + at for at in range(3600)))
-    shelf.save(story.timeline)
-    counts = story.timeline.forecast(hour, 3 * 3600)
-    assert counts[0] == (hour, 1)
-    assert counts[1:] == [(hour + 7_200_000 + 1000 * second, 1) for second in range(3600)]
-
-
-def test_the_forecast_survives_a_restart_and_forgets_what_moved() -> None:
-    story, shelf = Story(), Shelf()
-    row = story.insert(NOON + 5000, NOON + 500 * 86_400_000).waiting
-    shelf.save(story.timeline)
-    again = Timeline(UID, shelf.recover())
-    assert again.export()["hours"] == [((NOON + 5000) // 3_600_000, 1)]
-    assert again.export()["far"] == 1
-    story.request(RecordKind.CANCEL, row)
-    assert story.timeline.export()["hours"] == []
-    assert story.timeline.export()["far"] == 0
-
-
 # ---------------------------------------------------------------- order, versions, determinism
 
 
