@@ -23,11 +23,13 @@ def test_each_delay_is_a_multiple_of_the_one_before_up_to_the_longest() -> None:
     ]  # fmt: skip
 
 
-def test_after_the_doublings_it_grows_by_equal_steps() -> None:
-    backoff = PLAIN | {"doublings": 2}
-    assert [delay_ms(backoff, attempt, 0.5) for attempt in range(1, 7)] == [
-        1000, 2000, 4000, 8000, 12_000, 16_000,
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("doublings", "delays"),
+    [(2, [1000, 2000, 4000, 8000, 12_000, 16_000]), (0, [1000, 2000, 3000, 4000, 5000, 6000])],
+)
+def test_after_the_doublings_it_grows_by_equal_steps(doublings: int, delays: list[int]) -> None:
+    backoff = PLAIN | {"doublings": doublings}
+    assert [delay_ms(backoff, attempt, 0.5) for attempt in range(1, 7)] == delays
 
 
 def test_chance_moves_a_delay_by_the_jitter_and_never_beyond_the_longest() -> None:
