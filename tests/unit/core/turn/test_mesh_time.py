@@ -148,6 +148,65 @@ def test_the_shortest_round_trip_of_the_last_seconds_counts() -> None:
     assert clock.offset_us("b2") == -41_000
 
 
+def test_a_measurement_during_which_a_clock_was_set_counts_nothing() -> None:
+    """One in which an answer leaves before its question came would even look like a very slow one."""
+    sent_us, now = WALL_US - 10_000, at(0)
+    for came_us, left_us in ((WALL_US, WALL_US - 1), (WALL_US, WALL_US + 10_001)):
+        clock = MeshTime()
+        clock.observe("b2", sent_us, came_us, left_us, now.wall_us, now)
+        clock.turn(now)
+        assert clock.offset_us("b2") is None
+
+
+def test_who_has_had_nothing_from_here_yet_is_not_measured() -> None:
+    """Its frame echoes no instant at all, and would be measured by half of all the time since 1970."""
+    clock = MeshTime()
+    clock.observe("b2", 0, 0, WALL_US - 10_000, WALL_US, at(0))
+    clock.turn(at(0))
+    assert clock.offset_us("b2") is None
+
+
+def test_an_answer_that_takes_no_time_at_all_is_a_measurement() -> None:
+    clock = MeshTime()
+    clock.observe("b2", WALL_US, WALL_US + 7_000, WALL_US + 7_000, WALL_US, at(0))
+    clock.turn(at(0))
+    assert clock.offset_us("b2") == 7_000
+
+
+def test_what_leaves_in_the_turn_in_which_a_step_is_seen_measures_the_clock_as_it_is_now() -> None:
+    clock = settled()
+    measure(clock, "b2", 0, at(0))
+    stepped = at(10, step_ms=500)
+    assert clock.turn(stepped)
+    now = at(11, step_ms=500)
+    clock.observe("b2", stepped.wall_us, at(10).wall_us, at(10).wall_us, now.wall_us, now)
+    clock.turn(now)
+    assert not clock.hold
+
+
+def test_a_late_frame_of_a_broker_without_registration_does_not_register_it() -> None:
+    """Majorities would need it for ever."""
+    clock = MeshTime()
+    measure(clock, "b2", -40, at(0))
+    clock.forget("b2")
+    measure(clock, "b2", -41, at(10), trip_us=100)
+    clock.turn(at(10))
+    assert clock.offset_us("b2") is None
+    assert clock.mesh_now_us(at(10)) == at(10).wall_us - 41_000 - 50
+
+
+def test_what_was_measured_of_a_broker_before_it_was_gone_ends_when_it_is_measured_again() -> None:
+    """Its machine's clock may have been put right meanwhile. It must not be outvoted by what it was itself."""
+    clock = MeshTime()
+    for peer in ("b2", "b3"):
+        measure(clock, peer, -20_000, at(0))
+        clock.forget(peer)
+    clock.registered(["b2"], at(10))
+    assert clock.mesh_now_us(at(10)) == at(10).wall_us - 20_000_100
+    measure(clock, "b2", 0, at(10))
+    assert clock.mesh_now_us(at(10)) == at(10).wall_us
+
+
 def test_the_last_measurement_of_a_registered_broker_stays_while_it_is_silent() -> None:
     """Found in review: cut off from the others, a clock that is ahead would be believed after ten seconds."""
     clock = MeshTime()
