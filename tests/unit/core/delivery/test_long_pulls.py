@@ -72,6 +72,18 @@ def test_chunks_go_on_when_the_question_for_a_lost_answer_is_repeated() -> None:
     assert chunks_sent(stage, before) == list(range(CHUNKS))
 
 
+def test_chunks_go_on_with_the_attach_of_the_question_that_came_last() -> None:
+    """Those of an earlier one may be taken for what was lost."""
+    stage, _ = staged_long()
+    pull(stage, 20, wait_ms=6_500)
+    stage.run(20)
+    read_one(stage, 30)
+    pull(stage, 40, attach=2, wait_ms=6_500)
+    read_one(stage, 50)
+    chunks = [message for _, message, _ in stage.sent if isinstance(message, PushChunk)]
+    assert [(message.chunk, message.attach) for message in chunks] == [(0, 1), (1, 2)]
+
+
 def test_a_later_pull_of_the_name_gets_all_chunks() -> None:
     """It may be of another client, which has none of them."""
     stage, key = staged_long()
