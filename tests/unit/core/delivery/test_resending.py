@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dueq import limits
+from dueq.core.delivery import resending
 from dueq.core.delivery.leasing import AGAIN_ROWS
 from dueq.core.delivery.resending import SLOWEST_LINK
 from dueq.core.ports.events import Route
@@ -97,6 +98,88 @@ def test_a_push_that_was_not_seen_for_a_second_goes_out_again() -> None:
     assert (again.number, keys_in(again), again.token.tolist()) == (2, keys, [2, 2])
     stage.beat(3000, number=4, lease_ms=60_000, push_seen=2)
     assert stage.run(3000) == []
+
+
+def fillers(stage: Stage, since: int = 0) -> list[int]:
+    """The numbers of the empty pushes that have left."""
+    pushes = [message for _, message, _ in stage.sent[since:] if isinstance(message, Push)]
+    return [push.number for push in pushes if not len(push.uid)]
+
+
+def test_an_empty_push_is_sent_again_when_it_was_not_seen_for_a_second_either() -> None:
+    """It may be lost, too, and its consumer could never say that a later push has come."""
+    stage, _ = pushed()
+    stage.beat(1_010, number=2, lease_ms=60_000, push_seen=0)
+    stage.beat(2_009, number=3, lease_ms=60_000, push_seen=0)
+    assert fillers(stage) == [1]
+    stage.beat(2_010, number=4, lease_ms=60_000, push_seen=0)
+    assert fillers(stage) == [1, 1]
+
+
+def test_an_empty_push_that_is_late_sends_nothing_again_of_what_has_left_since() -> None:
+    """The payload came from the disk only now: the push with it is on its way."""
+    stage, keys = pushed()
+    stage.leds[1].cached = False
+    stage.beat(1_010, number=2, lease_ms=60_000, push_seen=0)
+    assert stage.run(1_010) == []
+    stage.read_payloads(1_900)
+    assert [keys_in(push) for push in stage.run(1_900)] == [keys]
+    stage.leds[1].cached = True
+    stage.beat(2_010, number=3, lease_ms=60_000, push_seen=0)
+    assert stage.run(2_010) == []
+    assert fillers(stage) == [1, 1]
+
+
+def test_an_empty_push_that_could_not_be_sent_takes_nothing_back() -> None:
+    """The first push of its number may have come."""
+    stage, _ = pushed()
+    stage.beat(1_010, number=2, lease_ms=60_000, push_seen=0)
+    stage.run(1_010)
+    [filler] = [m for _, m, _ in stage.sent if isinstance(m, Push) and not len(m.uid)]
+    stage.dispatcher.route_lost(Route(ALICE), filler, at(1_020))
+    stage.run(1_020)
+    assert RecordKind.RELEASE not in kinds(stage)
+
+
+def test_what_was_not_sent_of_several_pushes_is_that_of_its_number() -> None:
+    stage, keys = pushed()
+    others = stage.insert([40], 20)
+    (later,) = stage.run(40)
+    assert keys_in(later) == others
+    stage.attach(50, BOB)
+    stage.dispatcher.route_lost(Route(ALICE), later, at(50))
+    assert [keys_in(push) for push in stage.run(50)] == [others]
+    assert stage.leds[1].timeline.leased()["sequence"].tolist() == [keys[0] >> 16, others[0] >> 16]
+
+
+def test_one_beat_repairs_a_bounded_number_of_pushes_and_the_next_one_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resending, "FILLERS_MAX", 2)
+    stage = Stage()
+    stage.insert([10, 20, 30])
+    stage.attach(0, lease_ms=60_000)
+    for ms in (0, 10, 20, 30):
+        stage.run(ms)
+    stage.beat(1_500, number=2, lease_ms=60_000, push_seen=0)
+    assert fillers(stage) == [1, 2]
+    stage.beat(1_501, number=3, lease_ms=60_000, push_seen=2)
+    assert fillers(stage) == [1, 2, 3]
+
+
+def test_nothing_is_pushed_again_to_who_has_to_attach_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attach says what it lacks."""
+    monkeypatch.setattr(limits, "PUSHES_UNSEEN_MAX", 2)
+    stage = Stage()
+    stage.insert([10, 20, 30])
+    stage.attach(0, lease_ms=60_000)
+    for ms in (0, 10, 20, 30):
+        stage.run(ms)
+    reply = stage.beat(1_500, number=2, lease_ms=60_000, push_seen=0)
+    assert reply is not None
+    assert reply.code == Code.UNKNOWN_SESSION
+    assert stage.run(1_500) == []
+    assert fillers(stage) == []
 
 
 def test_a_pause_of_the_process_makes_no_push_late() -> None:
