@@ -11,12 +11,13 @@ from random import Random
 import numpy as np
 import pytest
 
-from dueq.core.delivery.due_queue import NEVER_MS
+from dueq.core.delivery.due_queue import NEVER_MS, SPARE_PLACES
 from dueq.core.delivery.fair_queue import FairQueue
 from dueq.core.delivery.fair_tree import Node
 from dueq.core.delivery.group_rates import GroupRates
 from dueq.core.delivery.leases import NEVER_US, LeaseTable, Phase
 from dueq.core.ports.entry import WIDE, Entries, State, joined, keys_of
+from dueq.core.state.class_set import RANK_BITS
 from dueq.core.state.group_table import GroupTable
 from dueq.limits import FAIR_LOOKS_MAX, FAIR_WAKES_MAX, FAIR_WAKES_MIN, RECORD_ROWS_MAX
 from dueq_codecs.groups import GroupSettings
@@ -551,6 +552,31 @@ def test_a_group_with_a_late_message_and_many_sooner_ones_has_one_alarm_for_it()
         assert story.pop(1, now=NOW + step) == "a"
     assert len(story.queue._alarms) == 1
     assert story.queue.head_ms == NOW + 1_000_000
+
+
+def test_groups_of_which_nothing_is_left_keep_no_alarms_and_those_that_are_left_keep_theirs() -> None:
+    """A partition may have had a hundred thousand groups, and each an instant of its own."""
+    story, many = Story(), 2 * SPARE_PLACES
+    for number in range(many):
+        story.wait(f"g{number}", at=NOW + 1 + number)
+    last = [key for key, row in story.entries.items() if row["wait_at"][0] == NOW + many]
+    story.queue.renew(story.rows(np.array(last, np.uint64)))
+    assert len(story.queue._alarms) == len(story.queue._alarmed) == 1
+    assert story.queue.head_ms == NOW + many
+    assert story.pop(1, now=NOW + many - 1) == ""
+    assert story.pop(1, now=NOW + many) == f"g{many - 1}"
+
+
+def test_a_group_that_is_only_on_the_disk_is_looked_at_however_often_its_beginning_has_moved() -> None:
+    """Each place at which it might have begun has had an alarm of its own."""
+    story = Story()
+    number = int(story.groups.numbers(["a"], [0])[0])
+    of = story.unknown = number << RANK_BITS
+    story.unknown_count = 1
+    for step in range(3 * SPARE_PLACES):
+        story.queue.expect([(of, NOW + 1 + step, step)])
+        assert len(story.queue._alarms) <= SPARE_PLACES + 2
+    assert story.queue.head_ms == NOW
 
 
 def test_a_message_that_was_entered_twice_comes_out_once_in_a_turn() -> None:
