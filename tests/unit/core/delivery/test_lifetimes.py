@@ -10,7 +10,7 @@ from dueq.core.ports.events import Route
 from dueq.instant import Now
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerReply
 from dueq_codecs.records import RecordKind
-from tests.unit.core.led import BOB, Led, Stage, at, keys_in, kinds, pushed
+from tests.unit.core.led import ALICE, BOB, Led, Stage, at, keys_in, kinds, pushed
 
 
 def test_who_lets_a_lease_run_out_gets_nothing_more_until_it_speaks() -> None:
@@ -273,6 +273,32 @@ def test_who_has_leases_of_a_partition_that_goes_elsewhere_must_attach_again() -
     beat = stage.beat(30, number=2, push_seen=1)
     assert beat is not None
     assert beat.code == Code.UNKNOWN_SESSION
+
+
+@pytest.mark.parametrize("aside", [0, 1])
+def test_who_has_stated_leases_of_a_partition_that_goes_elsewhere_must_attach_again(aside: int) -> None:
+    """They may have come from the leader before. What it lists aside is not this broker's to know of."""
+    stage = Stage(partitions=2)
+    stage.attach(0, held=[(2, 1 << 16, 7)], aside=aside)
+    stage.dispatcher.unlead(2, at(20))
+    beat = stage.beat(30, number=2)
+    assert beat is not None
+    assert beat.code == (Code.OK if aside else Code.UNKNOWN_SESSION)
+
+
+def test_who_has_nothing_of_a_partition_that_goes_elsewhere_goes_on() -> None:
+    """There may be thousands of them, who would all attach at once."""
+    stage = Stage(partitions=2)
+    stage.insert([10])
+    stage.attach(0)
+    stage.attach(0, BOB)
+    stage.run(0)
+    assert stage.run(10)
+    stage.dispatcher.unlead(2, at(20))
+    for consumer in (ALICE, BOB):
+        beat = stage.beat(30, consumer, number=2, push_seen=1)
+        assert beat is not None
+        assert beat.code == Code.OK
 
 
 def test_an_inherited_lease_counts_from_when_no_earlier_leader_can_push_it_any_more() -> None:
