@@ -10,6 +10,7 @@ import pytest
 from dueq import limits
 from dueq.core.delivery.consumers import Consumers
 from dueq.core.delivery.leases import LeaseTable
+from dueq.core.ports.entry import keys_of
 from dueq.core.ports.events import Route
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerReply, Push
 from dueq_codecs.records import LEVEL_OF_KINDS, RecordKind
@@ -158,6 +159,42 @@ def test_a_goodbye_is_answered_by_its_own_number() -> None:
     reply = stage.frame(ConsumerAction.GOODBYE, 30, PULL, attach=1, number=7)
     assert reply is not None
     assert (reply.ended, reply.attach, reply.number) == (True, 1, 7)
+
+
+# -------------------------------------------------------------- what it leaves behind
+
+
+def test_what_was_to_be_pushed_again_stays_leased_when_the_pull_ends_and_takes_no_room() -> None:
+    """Its holder may have it from the first answer."""
+    stage, (key,) = staged(1)
+    pull(stage, 20)
+    assert len(stage.run(20)) == 1
+    stage.leds[1].answering = False
+    pull(stage, 30, attach=2, wait_ms=1_000)
+    stage.run(30)
+    leases = stage.dispatcher._lanes[1].leases
+    assert leases.staged_bytes
+    stage.frame(ConsumerAction.GOODBYE, 40, PULL, attach=2)
+    stage.run(40)
+    assert not leases.staged_bytes
+    assert kinds(stage) == [RecordKind.LEASE]
+    stage.leds[1].answering = True
+    assert stage.run(50) == []
+    pull(stage, 60, attach=3, wait_ms=1_000)
+    assert [keys_in(push) for push in stage.run(60)] == [[key]]
+
+
+def test_of_what_has_not_left_when_a_pull_ends_only_what_nobody_can_have_goes_back() -> None:
+    stage, keys = staged(2)
+    pull(stage, 20, credit=1)
+    assert [keys_in(push) for push in stage.run(20)] == [keys[:1]]
+    stage.leds[1].cached = False
+    pull(stage, 30, attach=2, wait_ms=1_000)
+    stage.run(30)
+    assert stage.leds[1].timeline.leased_count == 2
+    stage.frame(ConsumerAction.GOODBYE, 40, PULL, attach=2)
+    stage.run(40)
+    assert keys_of(stage.leds[1].timeline.leased()).tolist() == keys[:1]
 
 
 # -------------------------------------------------------------- what it costs

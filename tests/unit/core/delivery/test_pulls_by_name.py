@@ -254,6 +254,19 @@ def test_what_has_not_left_yet_when_a_still_later_one_follows_is_for_anybody() -
     assert [end.code for end in ends(stage) if end.consumer_id == LATER] == [Code.UNKNOWN_SESSION]
 
 
+def test_a_name_is_remembered_for_a_while_after_the_end_of_its_last_pull() -> None:
+    """Not after its beginning: it may have waited for long."""
+    stage, _ = staged(0)
+    life = 1 << 50
+    pull(stage, 20, LATER, holder=NAME, life=life, wait_ms=6_500)
+    stage.run(6_520)
+    assert len(ends(stage)) == 1
+    kept_ms = pull_names.KEPT_US // 1000
+    pull(stage, 6_520 + kept_ms, PULL, holder=NAME, life=life - pull_names.SLACK - 1, wait_ms=1_000)
+    stage.run(6_520 + kept_ms)
+    assert [end.code for end in ends(stage)] == [Code.OK, Code.UNKNOWN_SESSION]
+
+
 def test_of_many_names_the_last_ones_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull_names, "PULL_NAMES_MAX", 3)
     stage, _ = staged(0)
