@@ -8,8 +8,8 @@ from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.effects import Completed, Deliver, Effect, Failed, LeaseLost, Send
 from dueq.errors import OutcomeUnknown
-from dueq_codecs.messages import ChangeRequest, ConsumerFrame
-from dueq_codecs.records import Outcome, RecordKind
+from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, ConsumerFrame
+from dueq_codecs.records import Fate, Outcome, RecordKind
 from tests.unit.client.stage import (
     CONSUMER,
     Stage,
@@ -362,3 +362,49 @@ def test_a_message_that_is_extended_over_and_over_while_others_wait_is_named_by_
         assert request.rows <= limits.REQUEST_NAMES_MAX
         stage.receive("a", ok(request, 90 + answered, outcomes=[0] * request.rows))
     assert rows == 6 * limits.REQUEST_NAMES_MAX
+
+
+def test_each_nack_of_a_request_has_its_own_fate() -> None:
+    stage = Stage()
+    attached(stage)
+    fates = [Fate.DELAY, Fate.DEAD, Fate.BACK_OFF]
+    for delivery, fate in zip(delivered(stage, "a", b"1", b"2", b"3"), fates, strict=True):
+        stage.step(events.Settle(CONSUMER, RecordKind.NACK, [delivery], 5, fate=fate))
+    [request] = sent(stage.run_until(2), ChangeRequest)
+    assert (request.fate.tolist(), request.target_row.tolist()) == (fates, [0, 1, 2])
+
+
+def test_a_release_says_how_long_to_wait_only_if_some_message_is_to_wait() -> None:
+    """Brokers of an older build know no delay of a release."""
+    stage = Stage()
+    attached(stage)
+    first, second, third = delivered(stage, "a", b"1", b"2", b"3")
+    [plain] = settle(stage, RecordKind.RELEASE, first)
+    stage.step(events.Settle(CONSUMER, RecordKind.RELEASE, [second]))
+    [delayed] = settle(stage, RecordKind.RELEASE, third, amount_ms=30)
+    assert (plain.amount_ms.tolist(), delayed.amount_ms.tolist()) == ([], [0, 30])
+
+
+def test_an_ack_that_a_leader_refuses_for_good_is_as_one_that_came_too_late() -> None:
+    stage = Stage()
+    attached(stage)
+    [delivery] = delivered(stage, "a", b"x")
+    [request] = settle(stage, RecordKind.ACK, delivery, call=7)
+    effects = stage.receive("a", ChangeReply(request.request_id, Code.NOT_ALLOWED, "why", uid=request.uid))
+    assert [completed.value for completed in of(effects, Completed)] == [[Outcome.STALE]]
+    assert [lost.deliveries for lost in of(effects, LeaseLost)] == [[delivery]]
+
+
+def test_what_waits_for_company_is_sent_with_what_cannot_wait() -> None:
+    """And the time that it would have waited does not have it sent twice."""
+    stage = Stage()
+    attached(stage, credit=64, linger_us=20_000)
+    first, second, third = delivered(stage, "a", b"1", b"2", b"3")
+    assert settle(stage, RecordKind.ACK, first) == []
+    [together] = settle(stage, RecordKind.ACK, second, call=7)
+    assert together.rows == 2
+    stage.receive("a", ok(together, 99, outcomes=[Outcome.DONE] * 2))
+    stage.run_until(15)
+    assert settle(stage, RecordKind.ACK, third) == []
+    assert sent(stage.run_until(30), ChangeRequest) == [], "the earlier one's time was over at 20"
+    assert [request.rows for request in sent(stage.run_until(37), ChangeRequest)] == [1]
