@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dueq_codecs.meta import (
+    HEADER_NAME_BYTES_MAX,
     HEADERS_BYTES_MAX,
     HEADERS_MAX,
     KEY_BYTES_MAX,
@@ -17,6 +18,8 @@ from dueq_codecs.meta import (
     Meta,
     MetaRefused,
     fault_of_meta,
+    key_prefixes,
+    keys_of_payloads,
     packed_headers,
     prefix_bytes,
     prefix_of,
@@ -127,3 +130,23 @@ def test_headers_may_take_all_the_bytes_that_there_are() -> None:
     packed = packed_headers({"a": "v" * (HEADERS_BYTES_MAX - 4)})
     assert len(packed) == HEADERS_BYTES_MAX
     assert fault_of_meta(Meta.HEADERS, prefix_of(Meta.HEADERS, b"k" * 255, packed)) is None
+
+
+def test_keys_are_put_before_many_payloads_and_read_again() -> None:
+    keys = [b"", b"k", b"k" * KEY_BYTES_MAX]
+    stored = [prefix + b"payload" for prefix in key_prefixes(keys)]
+    assert stored == [with_key(key, b"payload") for key in keys]
+    assert keys_of_payloads(stored) == keys
+
+
+def test_all_the_headers_that_a_message_may_have_are_read_and_found_well() -> None:
+    headers = {f"{number:02}": "v" for number in range(HEADERS_MAX - 1)} | {"n" * HEADER_NAME_BYTES_MAX: ""}
+    stored = prefix_of(Meta.HEADERS, b"k", packed_headers(headers)) + b"payload"
+    assert fault_of_meta(Meta.HEADERS, stored) is None
+    assert split_meta(Meta.HEADERS, stored) == ("k", headers, b"payload")
+
+
+def test_headers_beyond_those_that_a_message_may_have_are_left_out_for_a_reader() -> None:
+    packed = b"".join(b"\x02%02d\0\0" % number for number in range(HEADERS_MAX + 1))
+    _, headers, payload = split_meta(Meta.HEADERS, prefix_of(Meta.HEADERS, b"", packed) + b"payload")
+    assert (len(headers), payload) == (HEADERS_MAX, b"payload")
