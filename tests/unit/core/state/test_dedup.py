@@ -153,3 +153,143 @@ def test_of_the_answers_of_one_record_the_first_one_leaves_first_after_a_restart
     for each in (dedup, again):
         insert(each, 1, 2, 2)
     assert again.export() == dedup.export()
+
+
+# -------------------------------------------------------------- what a request is told that comes again
+
+
+def asked(client: int, number: int, digest: int | None = None) -> RequestRef:
+    return RequestRef(client.to_bytes(16, "big"), number, number * 7919 if digest is None else digest, 1)
+
+
+def take(dedup: Deduplication, client: int, number: int, sequence: int, age_ms: int = 0) -> None:
+    """A request that is fresh, under a digest that follows from its number."""
+    record = Record(RecordKind.INSERT, 1, sequence, 1, 1000)
+    assert dedup.judge(asked(client, number), record, 0, 0, age_ms).fresh
+
+
+def told(dedup: Deduplication, client: int, number: int, digest: int | None = None) -> Code | None:
+    """What it hears if it comes again; None: it would be done."""
+    verdict = dedup.recall(asked(client, number, digest))
+    assert verdict is None or (verdict.answer is not None) == (verdict.code == Code.OK)
+    return None if verdict is None else verdict.code
+
+
+def test_a_request_that_comes_again_gets_its_own_answer_and_another_of_its_number_none() -> None:
+    dedup = Deduplication()
+    for sequence, number in enumerate((5, 2, 9), start=100):
+        take(dedup, 1, number, sequence)
+    for sequence, number in enumerate((5, 2, 9), start=100):
+        verdict = dedup.recall(asked(1, number))
+        assert verdict is not None
+        assert verdict.answer is not None
+        assert (verdict.code, verdict.fresh, verdict.answer.sequence) == (Code.OK, False, sequence)
+        assert told(dedup, 1, number, digest=1) == Code.SEQUENCE_REUSED
+    assert [told(dedup, 1, number) for number in (1, 3, 10)] == [None, None, None]
+    assert told(dedup, 2, 5) is None, "a number of another client is another request"
+
+
+def test_a_request_that_comes_again_in_the_log_changes_nothing() -> None:
+    dedup = Deduplication()
+    take(dedup, 1, 5, 100)
+    dedup.changed_rows()
+    before = dedup.export(), dedup.bytes
+    verdict = dedup.judge(asked(1, 5), Record(RecordKind.INSERT, 1, 101, 1, 1000), 0, 0, 50)
+    assert (verdict.code, verdict.fresh) == (Code.OK, False)
+    assert ((dedup.export(), dedup.bytes), dedup.changed) == (before, False)
+
+
+def test_with_one_answer_too_many_that_of_the_least_number_leaves_however_late_it_came() -> None:
+    """Then nobody knows what became of any number up to it: such a request is never done."""
+    dedup = Deduplication(DedupLimits(window=3))
+    for sequence, number in enumerate((20, 30, 10), start=100):
+        take(dedup, 1, number, sequence)
+    assert [told(dedup, 1, number) for number in (9, 10, 20, 30)] == [None, Code.OK, Code.OK, Code.OK]
+    take(dedup, 1, 40, 103)
+    assert [told(dedup, 1, number) for number in (1, 10)] == [Code.OUTCOME_UNKNOWN] * 2
+    assert [told(dedup, 1, number) for number in (11, 20, 30, 40)] == [None, Code.OK, Code.OK, Code.OK]
+    take(dedup, 1, 15, 104)
+    assert [told(dedup, 1, number) for number in (15, 16, 20)] == [Code.OUTCOME_UNKNOWN, None, Code.OK]
+
+
+def test_without_room_the_oldest_answer_of_all_clients_leaves() -> None:
+    dedup = Deduplication(DedupLimits(bytes_max=2 * CLIENT_BYTES + 3 * ANSWER_BYTES))
+    for sequence, (client, number) in enumerate(((2, 9), (1, 5), (1, 4)), start=100):
+        take(dedup, client, number, sequence)
+    assert told(dedup, 2, 9) == Code.OK
+    take(dedup, 1, 6, 103)
+    assert [told(dedup, 2, 9), told(dedup, 1, 5)] == [Code.OUTCOME_UNKNOWN, Code.OK]
+    take(dedup, 1, 7, 104)
+    assert [told(dedup, 1, number) for number in (3, 5)] == [Code.OUTCOME_UNKNOWN] * 2
+    assert [told(dedup, 1, number) for number in (4, 6, 7)] == [Code.OK] * 3, "4 has come later than 5"
+
+
+def test_an_answer_stays_to_the_end_of_its_age_and_its_client_too() -> None:
+    dedup = Deduplication(DedupLimits(age_ms=1000))
+    take(dedup, 1, 5, 100, age_ms=200)
+    take(dedup, 1, 6, 101, age_ms=700)
+    dedup.expire(1200)
+    assert (told(dedup, 1, 5), dedup.oldest_age_ms) == (Code.OK, 200)
+    dedup.expire(1201)
+    assert (told(dedup, 1, 5), told(dedup, 1, 6)) == (Code.OUTCOME_UNKNOWN, Code.OK)
+    dedup.expire(1700)
+    assert (told(dedup, 1, 6), dedup.oldest_age_ms) == (Code.OK, 700)
+    dedup.expire(1701)
+    assert dedup.oldest_age_ms is None
+    assert (told(dedup, 1, 6), dedup.bytes) == (None, 0), "nothing is known of it, and it is done anew"
+
+
+def test_a_client_that_came_back_is_not_forgotten_for_its_earlier_silence() -> None:
+    dedup = Deduplication(DedupLimits(age_ms=1000, window=0))
+    take(dedup, 1, 5, 100, age_ms=0)
+    take(dedup, 1, 6, 101, age_ms=800)
+    dedup.expire(1500)
+    assert told(dedup, 1, 6) == Code.OUTCOME_UNKNOWN
+    dedup.expire(1801)
+    assert told(dedup, 1, 6) is None
+
+
+def test_what_is_on_the_disk_follows_what_is_remembered() -> None:
+    """Answers that came, left and rose to floors, with a restart after each."""
+    limits = DedupLimits(window=2, age_ms=1000)
+    dedup, disk = Deduplication(limits), dict[bytes, TableRow]()
+    for sequence, (client, number, age_ms) in enumerate(
+        ((1, 5, 0), (1, 3, 10), (2, 8, 20), (1, 9, 30), (1, 4, 40), (2, 9, 50), (2, 10, 60)), start=100
+    ):
+        take(dedup, client, number, sequence, age_ms)
+        dedup = recovered(disk, dedup, limits)
+    assert told(dedup, 1, 4) == Code.OUTCOME_UNKNOWN
+    for age_ms in (1031, 1051, 1061, 2000, 3000):
+        dedup.expire(age_ms)
+        dedup = recovered(disk, dedup, limits)
+    assert dedup.export() == []
+    assert [row.value for row in disk.values()] == [None] * len(disk)
+    assert dedup.bytes == 0
+
+
+def test_outcomes_that_are_filled_in_are_those_of_the_answer() -> None:
+    dedup = Deduplication()
+    record = Record(RecordKind.CANCEL, 1, 100, 1, 1000)
+    request = RequestRef(bytes(16), 5, 7, 3)
+    verdict = dedup.judge(request, record, 0, 0, 0)
+    assert verdict.answer is not None
+    dedup.fill_in(request, verdict.answer, np.array([0, 2, 1], np.uint8))
+    again = recovered({}, dedup, DedupLimits()).recall(request)
+    for each in (dedup.recall(request), again):
+        assert each is not None
+        assert each.answer is not None
+        assert each.answer.outcomes.tolist() == [0, 2, 1]
+
+
+def test_outcomes_of_a_request_whose_answer_has_left_again_are_nobodys() -> None:
+    """It left for one behind it in the same record."""
+    dedup = Deduplication(DedupLimits(window=1))
+    record = Record(RecordKind.CANCEL, 1, 100, 1, 1000)
+    verdicts = [dedup.judge(RequestRef(bytes(16), number, 7, 1), record, 0, 0, 0) for number in (5, 6)]
+    for number, verdict, outcome in zip((5, 6), verdicts, (1, 2), strict=True):
+        assert verdict.answer is not None
+        dedup.fill_in(RequestRef(bytes(16), number, 7, 1), verdict.answer, np.array([outcome], np.uint8))
+    kept = dedup.recall(RequestRef(bytes(16), 6, 7, 1))
+    assert kept is not None
+    assert kept.answer is not None
+    assert kept.answer.outcomes.tolist() == [2]
