@@ -9,6 +9,7 @@ import pytest
 
 from dueq import limits
 from dueq.core.partition.ageing import Ageing
+from dueq.core.partition.partition import Partition as RealPartition
 from dueq.core.state.applied import Applied
 from dueq.core.state.timeline import AGE_STEP_MS
 from dueq.core.turn.deadlines import Deadlines
@@ -169,3 +170,18 @@ def test_what_no_age_ends_makes_no_records(timeline: Any, monkeypatch: pytest.Mo
     ctx = SimpleNamespace(ageing=Deadlines())
     Ageing(ctx, Partition(timeline)).begin(Now(0, 0))  # type: ignore[arg-type]
     assert ctx.ageing.next_us() is None
+
+
+def test_a_body_is_brought_anew_if_the_very_record_that_would_name_it_ends_it() -> None:
+    """Each record may make the partition older. The bytes go with one that is applied after the body has gone."""
+    story = Bodies()
+    story.body(3 * AGE_STEP_MS, size=20_000)
+    [(name, body)] = story.timeline.bodies.by_name.items()
+    here: Any = SimpleNamespace(
+        timeline=story.timeline, applied=5, log_end=5, replica=SimpleNamespace(entry=None)
+    )
+    assert RealPartition.will_have_body(here, name)
+    body.until_ms = story.timeline.age_ms + AGE_STEP_MS
+    assert not RealPartition.will_have_body(here, name)
+    body.until_ms += 1
+    assert RealPartition.will_have_body(here, name)
