@@ -73,6 +73,18 @@ def test_who_comes_back_has_its_leases_again_and_gets_what_it_lacks_under_the_sa
     assert kinds(stage) == [RecordKind.LEASE, RecordKind.ACK]
 
 
+def test_who_comes_back_gets_no_more_bytes_than_it_wants_to_hold() -> None:
+    stage, keys = detached(count=2)
+    stage.run(12_000)
+    held = [(1, key, 2) for key in keys]
+    stage.attach(20_000, attach=2, lease_ms=60_000, held=held, credit_bytes=8, detached=True)
+    (waiting,) = stage.insert([20_001], 20_001)
+    assert stage.run(20_001) == []
+    stage.leds[1].change(RecordKind.ACK, keys[:1], at(20_002), token=[2])
+    stage.commit(20_002)
+    assert [keys_in(push) for push in stage.run(20_002)] == [[waiting]]
+
+
 def test_a_goodbye_returns_what_it_does_not_list() -> None:
     stage, keys = detached(count=2)
     stage.frame(ConsumerAction.GOODBYE, 20, number=9, held=[(1, keys[0], 2)], detached=True)
