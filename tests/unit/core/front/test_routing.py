@@ -14,6 +14,13 @@ def test_a_late_word_of_an_older_epoch_changes_nothing() -> None:
     assert routing.leader_of(7).broker_id == "b2"
 
 
+def test_a_late_word_that_an_older_leader_has_given_up_hides_no_later_one() -> None:
+    routing = Routing()
+    routing.heard("b2", Leadership(7, epoch=3, leads=True, serving=False))
+    routing.heard("b1", Leadership(7, epoch=2, leads=False, serving=False))
+    assert (routing.leader_of(7).broker_id, routing.leader_of(7).epoch) == ("b2", 3)
+
+
 def test_who_has_given_up_is_not_named_any_more() -> None:
     routing = Routing()
     routing.heard("b1", Leadership(7, epoch=2, leads=True, serving=True))

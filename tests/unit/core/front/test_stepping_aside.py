@@ -72,6 +72,15 @@ def test_nothing_is_handed_over_while_nobody_could_be_elected(broker: Broker) ->
     assert broker.handed_over == []
 
 
+def test_what_nobody_could_take_is_handed_over_once_somebody_can(broker: Broker) -> None:
+    """The ten minutes without another hand-over begin with a hand-over."""
+    broker.ctx.coordinator = CoordinatorState.SUSPENDED
+    broker.aside.payload_unreadable(broker.partitions[1], NOW)
+    broker.ctx.coordinator = CoordinatorState.CONNECTED
+    broker.aside.payload_unreadable(broker.partitions[1], later(1))
+    assert broker.handed_over == [(1, "a payload cannot be read")]
+
+
 def test_a_payload_that_cannot_be_read_hands_its_partition_over_once_in_ten_minutes(broker: Broker) -> None:
     for seconds in (0, 1, 599, 600):
         broker.aside.payload_unreadable(broker.partitions[1], later(seconds))
