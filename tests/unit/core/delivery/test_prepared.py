@@ -60,6 +60,17 @@ def test_rows_of_several_records_and_partitions_leave_in_one_frame_in_their_orde
     assert stage.sent[-1][2] or stage.sent[-2][2]
 
 
+def test_each_row_keeps_its_rank_where_rows_change_their_places() -> None:
+    stage = Stage(partitions=2)
+    stage.insert([9_000])
+    (second,) = stage.insert([20], rank=7)
+    (first,) = stage.insert([20], uid=2)
+    stage.attach(0)
+    stage.run(0)
+    (push,) = stage.run(20)
+    assert (keys_in(push), push.rank.tolist()) == ([first, second], [0, 7])
+
+
 @pytest.mark.parametrize("count", [2, 40])
 def test_what_a_cancel_withholds_stays(count: int) -> None:
     stage, keys = granted([20] * count, credit=count)

@@ -112,6 +112,22 @@ def test_a_group_that_is_gone_leaves_nothing_behind() -> None:
     assert (window.count, window.unknown_count, window.heads(), window.endless) == (0, 0, [], True)
 
 
+def test_what_was_cut_while_there_were_too_many_groups_is_read_once_there_are_few() -> None:
+    """Nothing of it is in memory then, so nobody else asks for it."""
+    rows = entries(range(1, 41))
+    window = window_of(rows, Turns(39, 40))
+    window.shrink(rows, 4)
+    stay = {5, 6, 7}
+    assert not stay & set(window.inside(rows)["group"].tolist())
+    gone = rows[~np.isin(rows["group"], list(stay))]
+    for each in np.split(gone, len(gone)):
+        window.leave(each)
+    window.forget(set(range(1, 41)) - stay)
+    wanted = window.wants(400, 400)
+    assert wanted is not None
+    assert {of >> 16 for of, _ in wanted.spots} == stay
+
+
 def test_classes_by_group_are_a_set() -> None:
     chance, found, twin = random.Random(7), ClassSet(), set[int]()
     for _ in range(2_000):

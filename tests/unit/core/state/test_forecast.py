@@ -28,6 +28,16 @@ def test_it_spreads_what_is_only_known_by_the_hour() -> None:
     assert counts[1:] == [(hour + 7_200_000 + 1000 * second, 1) for second in range(3600)]
 
 
+def test_what_is_known_by_the_hour_is_spread_over_all_of_it_whatever_part_is_asked_for() -> None:
+    story, shelf = Story(Timeline(UID, hot_rows_max=2)), Shelf()
+    hour = NOON - NOON % 3_600_000
+    story.stamp = hour
+    story.insert(hour, *(hour + 7_200_000 + at for at in range(3600)))
+    shelf.save(story.timeline)
+    half = hour + 7_200_000 + 1_800_000
+    assert story.timeline.forecast(half, 3600) == [(half + 1000 * second, 1) for second in range(1800)]
+
+
 def test_it_survives_a_restart_and_forgets_what_moved() -> None:
     story, shelf = Story(), Shelf()
     row = story.insert(NOON + 5000, NOON + 500 * DAY_MS).waiting

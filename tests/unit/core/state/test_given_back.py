@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dueq.core.ports.entry import Entries
+from dueq.core.ports.entry import Entries, are_triggered
 from dueq.core.state.remarks import BYTES_PER_DIRTY
 from dueq.limits import DELAY_MS_MAX, RELEASE_AGE_MS_MAX, RELEASE_DELAY_MS_MAX
 from dueq_codecs.records import LEVEL_OF_KINDS, Outcome, RecordKind
@@ -52,6 +52,18 @@ def test_a_release_without_a_delay_is_never_an_attempt() -> None:
     story, leased = tried_once(max_attempts=1)
     story.stamp = NOON + RELEASE_AGE_MS_MAX + 1
     assert released(story, leased, 0)["attempt"].tolist() == [0]
+
+
+@pytest.mark.parametrize(("kind", "stays"), [(RecordKind.RELEASE, True), (RecordKind.NACK, False)])
+def test_a_trigger_lasts_until_its_message_was_tried(kind: RecordKind, stays: bool) -> None:
+    """What its consumer never had is delivered though the topic is paused, or its rate is used up."""
+    story = Story()
+    waiting = story.insert(NOON + 5000).waiting
+    assert story.request(RecordKind.TRIGGER, waiting, version=LEVEL_OF_KINDS) == [Outcome.DONE]
+    leased = story.lease(story.last.waiting)
+    outcomes = story.request(kind, leased, amount_ms=u64(0), version=LEVEL_OF_KINDS)
+    assert outcomes == [Outcome.DONE]
+    assert are_triggered(story.last.waiting).tolist() == [stays]
 
 
 @pytest.mark.parametrize(

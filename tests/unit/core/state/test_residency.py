@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dueq.core.ports.entry import State, keys_of
 from dueq.core.state.residency import LOOSE_MAX
-from dueq_codecs.records import Outcome, RecordKind
-from tests.unit.core.state.test_timeline import NOON, Shelf, Story, u64
+from dueq.core.state.timeline import Timeline
+from dueq_codecs.records import LEVEL_OF_KINDS, Outcome, RecordKind
+from tests.unit.core.state.test_timeline import NOON, UID, Shelf, Story, u64
 
 
 def test_records_that_change_nothing_leave_a_bounded_number_of_notes() -> None:
@@ -15,3 +17,13 @@ def test_records_that_change_nothing_leave_a_bounded_number_of_notes() -> None:
     for _ in range(1_000):
         assert story.request(RecordKind.CANCEL, rows, expected=u64(99)) == [Outcome.CHANGED]
     assert len(story.timeline._residency._loose) <= LOOSE_MAX
+
+
+def test_a_triggered_message_stays_though_the_window_ends_before_it() -> None:
+    """In a paused topic it is behind all that is overdue. Who delivers it looks for it in memory alone."""
+    story, shelf = Story(Timeline(UID, hot_rows_max=2)), Shelf()
+    rows = story.insert(*[NOON] * 10).waiting
+    story.stamp = NOON + 5000
+    assert story.request(RecordKind.TRIGGER, rows[9:], version=LEVEL_OF_KINDS) == [Outcome.DONE]
+    shelf.save(story.timeline)
+    assert story.timeline.rows(keys_of(rows))["state"].tolist()[1:] == [State.ABSENT] * 8 + [State.WAITING]
