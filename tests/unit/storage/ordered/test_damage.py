@@ -11,7 +11,9 @@ from dueq import limits
 from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
+    LogRead,
     PutChunk,
+    ReadLog,
     ReadSnapshot,
     SaveCheckpoint,
     SnapshotRead,
@@ -127,6 +129,25 @@ def test_damage_to_a_payload_that_a_snapshot_meets_is_found_at_the_next_opening(
         store.read(ReadSnapshot(1, UID, 0, 0, 10 << 20))
     store.close()
     assert_begins_anew(tmp_path)
+
+
+def test_a_read_of_the_log_ends_before_a_record_whose_payload_is_damaged(tmp_path: Path) -> None:
+    """The follower that wants it gets a snapshot. The broker goes on."""
+    filled(tmp_path)
+    flip(tmp_path / "payload")
+    store = OrderedStore.open(tmp_path, "b1", "one")
+    ends = [read_log(store, sequence) for sequence in range(1, 40)]
+    damaged = next(sequence for sequence, end in enumerate(ends, 1) if end == sequence)
+    assert ends[:damaged] == [damaged] * damaged
+    assert ends[-1] == 40
+    store.close()
+
+
+def read_log(store: OrderedStore, sequence: int) -> int:
+    """Read the log from a record on; returns the first one that is not among what was read."""
+    found = store.read(ReadLog(1, UID, sequence, 10 << 20))
+    assert isinstance(found, LogRead)
+    return sequence + len(found.entries)
 
 
 def test_a_snapshot_may_leave_out_an_upload_of_which_a_chunk_is_damaged(tmp_path: Path) -> None:

@@ -230,3 +230,27 @@ def test_killed_at_any_write_it_is_of_the_old_format_or_the_new_one(
     else:
         pytest.fail("it never came to its end")
     assert seen == {b"1", b"2", b"3"}
+
+
+def test_what_an_interrupted_attempt_has_left_is_not_carried_out_by_a_shorter_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old build ran in between, and has deleted much. Nothing of it may come back."""
+    monkeypatch.setattr(upgrading, "_BATCH_ROWS", 40)
+    OrderedStore.open(folder, "b1").close()
+    rows = everything_in(folder)
+    engines = left = loaded(rows)
+    for fuse in range(1, 1000):
+        engines = loaded(rows)
+        attempt(engines, NEXT_BUT_ONE, fuse)
+        if engines[0].get(layout.STORE_FORMAT) != b"1":
+            break
+        left = engines
+    assert any(list(engine.keys(layout.JOURNAL, layout.after(layout.JOURNAL))) for engine in left)
+    for engine in left:
+        last = [key for key, _ in engine.scan(layout.FIRST_UID, layout.BEHIND_ALL)][-1][:3]
+        gone = [(key, None) for key, _ in engine.scan(last, layout.BEHIND_ALL)]
+        engine.write(gone, sync=True)
+    kept = rows_in(*left)
+    assert attempt(left, NEXT_BUT_ONE)
+    assert rows_in(*left) == kept
