@@ -9,7 +9,7 @@ from kazoo.exceptions import ConnectionLoss, NoAuthError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from dueq.cluster.layout import Layout
-from dueq.cluster.recovering import PartitionFacts, Recovering
+from dueq.cluster.recovering import Holding, PartitionFacts, Recovering, best_survivor
 from dueq.cluster.znodes import encode_registration
 from dueq.core.ports.membership import Member, PartitionAssignment, PartitionNode, Registration, Topic
 from dueq.errors import OutcomeUnknown
@@ -59,3 +59,19 @@ def test_a_set_whose_node_cannot_be_read_again_is_said_to_be_unknown(error: Exce
     recovering = Recovering(FallsSilent(error), Layout("/dueq"), "zk:1", 10.0)
     with pytest.raises(OutcomeUnknown, match="did not confirm"):
         recovering.accept_loss(FACTS, "b2")
+
+
+def test_the_best_survivor_has_the_latest_epoch_before_the_longest_log() -> None:
+    """What is longer in an older epoch was never committed. One that is being filled, or is gone, has nothing."""
+    registrations = dict.fromkeys(("b1", "b2", "b3", "b4"), LIVING)
+    topic = Topic("t", "00" * 16, "timeline", (PartitionAssignment(4, ("b1", "b2", "b3", "b5")),), 2, 1)
+    held = {
+        "b1": Holding("follower", 3, 120, 100),
+        "b2": Holding("follower", 4, 110, 110),
+        "b3": Holding("installing", 5, 130, 130),
+        "b4": Holding("follower", 5, 130, 130),
+        "b5": Holding("follower", 5, 130, 130),
+    }
+    facts = PartitionFacts(topic, 0, 0, LOST, registrations, held)
+    assert best_survivor(facts) == "b2"
+    assert best_survivor(PartitionFacts(topic, 0, 0, LOST, registrations, {})) == ""

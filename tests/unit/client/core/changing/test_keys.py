@@ -87,6 +87,11 @@ def test_the_rows_of_each_home_are_cut_into_requests_and_get_their_ids_in_the_or
             row_of[change.uid, sequence, at] = row
         effects = stage.receive("a", ok(change, sequence))
         requests += [each for each in effects if isinstance(each, Send)]
+    for number in range(
+        1, len(requests) + 1
+    ):  # messages of one group and instant come in the order of the call
+        of_one = [row for (_, sequence, _), row in row_of.items() if sequence == number]
+        assert of_one == sorted(of_one)
     [completed] = of(effects, Completed)
     texts = completed.value.ids()
     found = [from_text(each) for each in texts]
