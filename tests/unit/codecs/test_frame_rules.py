@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.codecs.test_refused_changes import u16, u32, u64
 
 from dueq_codecs import messages as m
 from dueq_codecs.envelope import seal
@@ -24,18 +25,6 @@ KIND_OF = {layout.message: kind for kind, layout in LAYOUTS.items()}
 
 def u8(*values: int) -> Any:
     return np.array(values, np.uint8)
-
-
-def u16(*values: int) -> Any:
-    return np.array(values, np.uint16)
-
-
-def u32(*values: int) -> Any:
-    return np.array(values, np.uint32)
-
-
-def u64(*values: int) -> Any:
-    return np.array(values, np.uint64)
 
 
 def table(layout: Layout, **values: Any) -> bytes:

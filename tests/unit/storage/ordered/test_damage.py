@@ -131,6 +131,13 @@ def test_damage_to_a_payload_that_a_snapshot_meets_is_found_at_the_next_opening(
     assert_begins_anew(tmp_path)
 
 
+def read_log(store: OrderedStore, sequence: int) -> int:
+    """Read the log from a record on; returns the first one that is not among what was read."""
+    found = store.read(ReadLog(1, UID, sequence, 10 << 20))
+    assert isinstance(found, LogRead)
+    return sequence + len(found.entries)
+
+
 def test_a_read_of_the_log_ends_before_a_record_whose_payload_is_damaged(tmp_path: Path) -> None:
     """The follower that wants it gets a snapshot. The broker goes on."""
     filled(tmp_path)
@@ -141,13 +148,6 @@ def test_a_read_of_the_log_ends_before_a_record_whose_payload_is_damaged(tmp_pat
     assert ends[:damaged] == [damaged] * damaged
     assert ends[-1] == 40
     store.close()
-
-
-def read_log(store: OrderedStore, sequence: int) -> int:
-    """Read the log from a record on; returns the first one that is not among what was read."""
-    found = store.read(ReadLog(1, UID, sequence, 10 << 20))
-    assert isinstance(found, LogRead)
-    return sequence + len(found.entries)
 
 
 def test_a_snapshot_may_leave_out_an_upload_of_which_a_chunk_is_damaged(tmp_path: Path) -> None:
