@@ -61,7 +61,7 @@ class AnswerRoom:
         return await get(True)
 
     def take(self, size: int) -> None:
-        """Take room for so many bytes more, which were read without having been asked for by their size.
+        """Take room for so many bytes more, of what has been read already.
 
         Raises:
             Busy: answers that others have not taken yet hold too much.
