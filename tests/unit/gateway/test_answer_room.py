@@ -154,6 +154,27 @@ def test_a_message_of_doq_takes_room_for_its_content() -> None:
     with_payload(story, len(PAYLOAD) - 1)
 
 
+@pytest.mark.parametrize("ack", ["true", "false"])
+def test_a_message_of_doq_without_room_for_its_content_goes_back(ack: str) -> None:
+    async def story(app: Any, _: AsyncClient, __: str) -> None:
+        queues = "/API/v1/queues"
+        made = Client(app, queues, method="POST", body={"name": "q", "type": "fair"})
+        assert (await made.answer())[0] == 200
+        asked = {"content": "x" * (len(PAYLOAD) // 2), "priority": 1}
+        for _ in range(2):
+            status, put = await Client(app, f"{queues}/q/messages", method="POST", body=asked).answer()
+            assert status == 200, put
+        slow = Client(app, f"{queues}/q/messages", f"ack={ack}")
+        await slow.begun.wait()
+        assert (await Client(app, f"{queues}/q/messages", f"ack={ack}").answer())[0] == 429
+        _, queue = await Client(app, f"{queues}/q").answer()
+        assert (queue["ready"], queue["total"]) == (1, 1 if ack == "true" else 2)
+        assert (await slow.answer())[0] == 200
+        assert (await Client(app, f"{queues}/q/messages", f"ack={ack}").answer())[0] == 200
+
+    with_payload(story, len(PAYLOAD) - 1)
+
+
 def test_an_answer_leaves_in_pieces_and_head_has_none() -> None:
     async def story(app: Any, client: AsyncClient, message_id: str) -> None:
         path = f"/v1/topics/t/messages/{message_id}"

@@ -37,8 +37,9 @@ def test_no_message_is_taken_for_a_client_that_has_gone() -> None:
 
         request: Any = SimpleNamespace(query_params=QueryParams(""), receive=receive)
         doq: Any = SimpleNamespace(dequeue=dequeue)
+        answer: Any = SimpleNamespace(take=None)
         with pytest.raises(ClientDisconnect):
-            await messages.dequeued("mail", doq, request)
+            await messages.dequeued("mail", doq, answer, request)
         await given_up.wait()
 
     asyncio.run(asyncio.wait_for(run(), 10))

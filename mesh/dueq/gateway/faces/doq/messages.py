@@ -40,11 +40,12 @@ async def enqueued(name: str, doq: TheDoq, request: Request) -> Document:
 
 
 @router.get("/queues/{name}/messages")
-async def dequeued(name: str, doq: TheDoq, request: Request) -> Document:
+async def dequeued(name: str, doq: TheDoq, answer: TheAnswer, request: Request) -> Document:
     given = request.query_params.get("ack", "")
     if given not in _BOOLEANS:
         raise DoqError(Kind.INVALID, "validation failed", "invalid boolean", "query.ack", given)
-    return _document("DEQUEUED", await unless_gone(request, doq.dequeue(name, _BOOLEANS[given])))
+    taking = doq.dequeue(name, _BOOLEANS[given], answer.take)
+    return _document("DEQUEUED", await unless_gone(request, taking))
 
 
 @router.get("/queues/{name}/messages/{text}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NoReturn
 
@@ -13,7 +13,15 @@ from dueq.client.aio import AsyncMessage
 from dueq.client.calls import Call
 from dueq.client.message_state import MessageState
 from dueq.client.pulls import Lease
-from dueq.errors import KeyTaken, MessageLeased, MessageNotFound, TopicExists, TopicNotFound, VersionDiffers
+from dueq.errors import (
+    Busy,
+    KeyTaken,
+    MessageLeased,
+    MessageNotFound,
+    TopicExists,
+    TopicNotFound,
+    VersionDiffers,
+)
 from dueq.gateway.faces.doq import number
 from dueq.gateway.faces.doq.failures import DoqError, Kind
 from dueq.gateway.faces.doq.queue import DEFAULT_GROUP, LABEL, Queue, Strategy, topic_of
@@ -28,6 +36,9 @@ _PRIORITY: Final = "Failed to update priority a message"
 _HELD_S: Final = 30.0
 """How long a message that is given back changed waits at most for its new form, if the gateway dies in between."""
 _TRIES: Final = 8
+
+Room = Callable[[int], None]
+"""Takes room for so many bytes of an answer, or raises Busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +176,24 @@ class Doq:
         self._rates.count(name, "enqueue")
         return own
 
-    async def dequeue(self, name: str, ack: bool) -> Message:
+    async def dequeue(self, name: str, ack: bool, room: Room | None = None) -> Message:
         """Take a message; raises as `take`."""
-        message, _ = await self.take(name, ack, 0.0)
+        message, _ = await self.take(name, ack, 0.0, room)
         return message
 
-    async def take(self, name: str, ack: bool, wait_s: float) -> tuple[Message, Lease]:
+    async def take(
+        self, name: str, ack: bool, wait_s: float, room: Room | None = None
+    ) -> tuple[Message, Lease]:
         """Take a message, and its lease; with `ack` it is done before anybody has it: at most once.
 
+        Args:
+            name: of the queue.
+            ack: whether it is done at once.
+            wait_s: how long to wait for one.
+            room: takes room for the bytes of its content.
+
         Raises:
+            Busy: there is no room for its content; it has gone back as it was.
             DoqError: the queue is empty, after `wait_s` seconds.
         """
         found = await self._known(name, Kind.MISSING, _DEQUEUE)
@@ -188,12 +208,18 @@ class Doq:
             # Somebody has put it in by another API: nobody could settle it by a number.
             reason = f"the key {message.key!r:.80} is no number of doq"
             await self._client.settle(topic, [(message.id, message.token)], "nack", dead=True, reason=reason)
+        lease, shown = (message.id, message.token), _shown(found, message)
+        try:
+            if room is not None:
+                room(len(shown.content.encode()))
+        except Busy:
+            await self.give_back(name, lease)
+            raise
         self._rates.count(name, "dequeue")
-        lease = message.id, message.token
         if ack:
             await self._client.settle(topic, [lease], "ack")
             self._rates.count(name, "ack")
-        return _shown(found, message), lease
+        return shown, lease
 
     async def give_back(self, name: str, lease: Lease) -> None:
         """Give a message back as it was: nobody has seen it."""
