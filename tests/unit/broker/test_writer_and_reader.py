@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import select
+import time
 from collections.abc import Iterator, Sequence
 from threading import Event as Done
 
 import pytest
 
+from dueq.broker import writer as writer_module
 from dueq.broker.inbox import Inbox
 from dueq.broker.reader import Reader
 from dueq.broker.writer import Writer
@@ -133,6 +135,19 @@ def test_a_store_that_is_behind_is_looked_at_again_soon_though_nothing_is_writte
     assert said == [StorePressure("busy", False), StorePressure("", False)]
 
 
+def test_an_order_wakes_a_writer_that_has_nothing_to_do(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every ack of a quiet broker waits for it."""
+    monkeypatch.setattr(writer_module, "_IDLE_S", 3_600.0)
+    writer = Writer(disk.store, disk.inbox)
+    writer.start()
+    for token in range(1, 21):
+        writer.order(Persist(token, [CreatePartition(token, "t")]))
+        assert any(
+            isinstance(event, Persisted) and event.token == token for event in disk.wait_for(Persisted)
+        )
+    assert writer.stop(5)
+
+
 def test_reads_are_answered_in_order(disk: Disk) -> None:
     disk.store.commit([CreatePartition(1, "t")])
     reader = Reader(disk.store, disk.inbox)
@@ -144,6 +159,25 @@ def test_reads_are_answered_in_order(disk: Disk) -> None:
         tokens.extend(event.token for event in disk.wait_for(LogRead) if isinstance(event, LogRead))
     reader.stop(5)
     assert tokens == list(range(20))
+
+
+def test_snapshots_are_looked_through_by_the_clock_in_microseconds(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else those that nobody reads any more stay open, and the space that they hold is never free."""
+    looked, seen = Done(), list[int]()
+
+    def expire(mono_us: int) -> None:
+        seen.append(mono_us)
+        looked.set()
+
+    monkeypatch.setattr(disk.store, "expire_snapshots", expire)
+    began = time.monotonic()
+    reader = Reader(disk.store, disk.inbox)
+    reader.start()
+    assert looked.wait(10)
+    assert reader.stop(5)
+    assert int(began * 1e6) <= seen[0] <= time.monotonic() * 1e6
 
 
 def test_told_to_stop_the_writer_commits_what_is_queued(disk: Disk) -> None:
