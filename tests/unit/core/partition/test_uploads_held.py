@@ -11,7 +11,7 @@ from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.effects import Persist
 from dueq.core.ports.events import Route
 from dueq.core.ports.persistence import DropUpload
-from dueq_codecs.messages import ChunkRequest, UploadChunk
+from dueq_codecs.messages import ChunkRequest, UploadAck, UploadChunk
 from dueq_codecs.records import LogEntry, Record, RecordKind
 from tests.unit.core.replica_stage import UID, Stage
 
@@ -140,3 +140,27 @@ def test_an_upload_lasts_for_as_long_as_its_chunks_come() -> None:
     led_upload(follower.stage, follower.uploads, UPLOAD, 1)
     assert not follower.dropped_after(limits.UPLOAD_IDLE_MS - 1)
     assert follower.dropped_after(2)
+
+
+def test_a_chunk_that_comes_twice_is_acked_twice() -> None:
+    """The first ack may be lost: the leader would repeat the chunk for ever, and its client wait."""
+    follower = Follower()
+    for _ in range(2):
+        follower.chunk(0)
+        follower.sync()
+        assert [ack.chunk for ack in follower.stage.peer("b2").upload_acks] == [0]
+        follower.stage.peer("b2").upload_acks.clear()
+
+
+def test_a_whole_upload_of_a_leadership_that_has_ended_can_be_named_by_the_next_leader() -> None:
+    follower = Follower()
+    follower.stage.lead("b2", "b3")
+    for chunk, upload in ((0, 0), (1, UPLOAD)):
+        led_upload(follower.stage, follower.uploads, upload, chunk)
+        for name in ("b2", "b3"):
+            follower.uploads.acked(follower.stage.peer(name), UploadAck(UID, UPLOAD, chunk))
+        follower.stage.sync()
+    assert follower.uploads.complete(UPLOAD, b"c" * 16, limits.CHUNK_BYTES + 1)
+    follower.uploads.leadership_lost()
+    assert not follower.lacks(2)
+    assert follower.dropped_after(limits.UPLOAD_IDLE_MS + 1)
