@@ -34,6 +34,7 @@ def test_most_messages_have_none() -> None:
         ({"method": "TRACE"}, "the method of a target is one of POST"),
         ({"headers": {"host": "evil"}}, "the header host is not to be set"),
         ({"headers": {"x": "y" * HEADERS_BYTES_MAX}}, "headers have at most 65536 bytes, not 65537"),
+        ({"headers": {"x": '"' * 50_000}}, "a target has at most 98304 bytes, not 1000"),
         ({"deadline": 0.05}, "the deadline of a target"),
         ({"deadline": 1801}, "the deadline of a target"),
     ],

@@ -116,3 +116,8 @@ def test_of_a_private_key_the_public_one_is_shown() -> None:
     assert fault_of_endpoint({**WHOLE, "secrets": [[private, 0]]}) is None
     [[name, _]] = shown({**WHOLE, "secrets": [[private, 0]]})["secret_ids"]
     assert name == "whpk_" + b64encode(b"p" * 32).decode()
+
+
+def test_headers_whose_names_only_begin_like_reserved_ones_are_sent() -> None:
+    headers = dict.fromkeys(("Test", "Hostname", "Expect-CT", "Connection-Id", "Upgraded", "webhook"), "1")
+    assert fault_of_endpoint({**WHOLE, "headers": headers}) is None
