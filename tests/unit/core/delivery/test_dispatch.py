@@ -471,6 +471,7 @@ def test_a_lease_that_runs_out_is_expired_and_counted() -> None:
     assert kinds(stage) == [RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.LEASE]
     assert (keys_in(push), push.attempt.tolist()) == ([key], [2])
     assert stage.metrics.messages["expire", "t"] == stage.metrics.redelivered["t"] == 1
+    assert stage.metrics.messages["push", "t"] == 2
 
 
 def test_the_end_of_a_lease_that_the_log_has_no_room_for_is_proposed_again_soon() -> None:

@@ -7,10 +7,11 @@ import pytest
 
 from dueq.core.ports.entry import Entries, are_triggered
 from dueq.core.state.remarks import BYTES_PER_DIRTY
+from dueq.core.state.timeline import Timeline
 from dueq.limits import DELAY_MS_MAX, RELEASE_AGE_MS_MAX, RELEASE_DELAY_MS_MAX
-from dueq_codecs.records import LEVEL_OF_KINDS, Outcome, RecordKind
+from dueq_codecs.records import LEVEL_OF_KINDS, Fate, Outcome, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
-from tests.unit.core.state.test_timeline import NOON, Shelf, Story, u64
+from tests.unit.core.state.test_timeline import NOON, UID, Shelf, Story, u64
 
 
 def tried_once(max_attempts: int = 2) -> tuple[Story, Entries]:
@@ -89,3 +90,20 @@ def test_long_reasons_bring_a_checkpoint_as_many_rows_do() -> None:
         leased = story.lease(story.last.waiting)
     shelf.save(story.timeline)
     assert story.timeline.dirty_rows == 0
+
+
+def test_the_dead_are_counted_whether_they_are_in_memory_or_on_the_disk_alone() -> None:
+    """Their leader looks for those that were kept for long enough only while there are some."""
+    story, shelf = Story(Timeline(UID, hot_rows_max=2)), Shelf()
+    waiting = story.insert(*[NOON] * 9).waiting
+    story.request(
+        RecordKind.NACK,
+        story.lease(waiting),
+        fate=np.full(9, Fate.DEAD, np.uint8),
+        amount_ms=u64(*[0] * 9),
+        version=LEVEL_OF_KINDS,
+    )
+    assert story.timeline.dead_count == 9
+    shelf.save(story.timeline)
+    assert (story.timeline.dead_count, story.timeline.memory_rows) == (9, 0)
+    assert Timeline(UID, shelf.recover()).dead_count == 9
