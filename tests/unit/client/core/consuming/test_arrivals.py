@@ -98,6 +98,16 @@ def test_chunks_whose_push_never_comes_take_no_more_memory_than_is_due(
     assert [name >> 16 & 0xFF for name, _ in arrivals.chunks] == [51, 52]
 
 
+def test_a_damaged_payload_is_not_pushed_again_all_the_time() -> None:
+    """It is as damaged on the leader's disk: another broker may lead by then."""
+    stage = Stage()
+    attached(stage)
+    message, body = push("a", 1, 1, [b"good"])
+    stage.receive("a", message, body.replace(b"good", b"evil"))
+    [request] = sent(stage.run_until(stage.ms + 2), ChangeRequest)
+    assert request.amount_ms.tolist() == [1_000]
+
+
 # -------------------------------------------------------------- taken apart, without a client
 
 LONG = bytes(range(256)) * 2_000

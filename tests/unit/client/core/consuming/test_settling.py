@@ -385,6 +385,15 @@ def test_a_release_says_how_long_to_wait_only_if_some_message_is_to_wait() -> No
     assert (plain.amount_ms.tolist(), delayed.amount_ms.tolist()) == ([], [0, 30])
 
 
+def test_fates_and_reasons_that_nobody_has_named_take_no_room_in_a_request() -> None:
+    stage = Stage()
+    attached(stage)
+    first, second = delivered(stage, "a", b"1", b"2")
+    [nack] = settle(stage, RecordKind.NACK, first, amount_ms=5)
+    [ack] = settle(stage, RecordKind.ACK, second)
+    assert [(len(request.fate), len(request.reasons)) for request in (nack, ack)] == [(0, 0), (0, 0)]
+
+
 def test_an_ack_that_a_leader_refuses_for_good_is_as_one_that_came_too_late() -> None:
     stage = Stage()
     attached(stage)
@@ -408,3 +417,56 @@ def test_what_waits_for_company_is_sent_with_what_cannot_wait() -> None:
     assert settle(stage, RecordKind.ACK, third) == []
     assert sent(stage.run_until(30), ChangeRequest) == [], "the earlier one's time was over at 20"
     assert [request.rows for request in sent(stage.run_until(37), ChangeRequest)] == [1]
+
+
+def at_the_end_of_a_patient_wait(
+    stage: Stage, patient: Delivery, *others: events.Settle
+) -> list[ChangeRequest]:
+    """An ack waits for others, which come just before it is sent; returns what is sent then."""
+    stage.step(events.Settle(CONSUMER, RecordKind.ACK, [patient]))
+    stage.step(*others, ms=stage.ms + limits.ACK_LINGER_MS - 1)
+    return sent(stage.run_until(stage.ms + 1), ChangeRequest)
+
+
+def test_an_ack_that_somebody_waits_for_keeps_those_that_it_joins_from_waiting_at_the_leader() -> None:
+    stage = Stage()
+    attached(stage, credit=64, linger_us=limits.ACK_LINGER_MS * 1000)
+    first, second = delivered(stage, "a", b"1", b"2")
+    waited_for = events.Settle(CONSUMER, RecordKind.ACK, [second], call=7, deadline_us=stage.at_us(9_000))
+    [together] = at_the_end_of_a_patient_wait(stage, first, waited_for)
+    assert (together.rows, together.patient) == (2, False)
+
+
+def test_a_nack_never_waits_at_the_leader_though_it_is_sent_with_patient_acks() -> None:
+    """The message would be away for longer than its user has said."""
+    stage = Stage()
+    attached(stage, credit=64, linger_us=limits.ACK_LINGER_MS * 1000)
+    first, second = delivered(stage, "a", b"1", b"2")
+    requests = at_the_end_of_a_patient_wait(stage, first, events.Settle(CONSUMER, RecordKind.NACK, [second]))
+    assert {request.kind: request.patient for request in requests} == {
+        RecordKind.ACK: True,
+        RecordKind.NACK: False,
+    }
+
+
+def test_what_cannot_wait_is_not_put_off_by_what_can_and_came_later() -> None:
+    """Else one patient ack after another would put it off for ever."""
+    stage = Stage()
+    attached(stage, credit=64, linger_us=20_000)
+    first, second = delivered(stage, "a", b"1", b"2")
+    stage.step(events.Settle(CONSUMER, RecordKind.NACK, [first]))
+    stage.step(events.Settle(CONSUMER, RecordKind.ACK, [second]), ms=1)
+    assert {request.kind for request in sent(stage.run_until(2), ChangeRequest)} == {
+        RecordKind.ACK,
+        RecordKind.NACK,
+    }
+
+
+def test_a_release_that_comes_too_late_is_nothing_that_its_user_must_hear_of() -> None:
+    """He has given the message up, and was not to handle it any more."""
+    stage = Stage()
+    attached(stage)
+    [delivery] = delivered(stage, "a", b"x")
+    [request] = settle(stage, RecordKind.RELEASE, delivery)
+    effects = stage.receive("a", ok(request, 99, outcomes=[Outcome.STALE]))
+    assert (of(effects, LeaseLost), delivery.lost) == ([], False)
