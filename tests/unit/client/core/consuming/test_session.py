@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dueq.client.core.consuming.session import Attaches, Session
-from dueq_codecs.messages import ConsumerReply
+from dueq.client.core.consuming.session import NUMBERS_KEPT, PROMISE_US, Attaches, Session
+from dueq_codecs.messages import ConsumerReply, Push
+from tests.unit.client.stage import push
 
 LIFE = 7
 
@@ -89,3 +90,89 @@ def test_what_came_before_an_attach_counts_for_no_push_after_it() -> None:
     session.begin(1)
     session.saw_push(1, complete=True)
     assert session.push_seen == 1, "the second one has not come"
+
+
+# -------------------------------------------------------------- what is coming, and what waits
+
+
+def begun() -> Session:
+    """A session at its first attach."""
+    session = Session("a", Attaches(0), 0)
+    session.begin(0)
+    return session
+
+
+def test_what_was_coming_to_an_attach_does_not_come_to_the_next_one() -> None:
+    """The leader pushes it anew: counted twice, it would take credit that the others could have."""
+    session = begun()
+    session.report(an_answer(session, coming=3, push_sent=0, mono_us=10))
+    session.begin(1)
+    assert session.coming == 0
+
+
+def test_what_came_to_an_earlier_attach_is_no_push_that_has_overtaken_an_answer_to_this_one() -> None:
+    session = begun()
+    session.used(2, session.attach, 53)
+    session.begin(1)
+    session.report(an_answer(session, coming=3, push_sent=0, mono_us=10))
+    assert session.coming == 3
+    session.used(1, session.attach - 1, 54)
+    session.report(an_answer(session, coming=3, push_sent=0, mono_us=11))
+    assert session.coming == 3, "a late push of the earlier one is none either"
+
+
+def test_a_push_that_comes_in_two_halves_has_brought_both() -> None:
+    """At first the chunks of a long payload were missing. It was sent again, and brought the rest."""
+    session = begun()
+    session.used(1, session.attach, 53)
+    session.used(2, session.attach, 53)
+    session.report(an_answer(session, coming=5, push_sent=52, mono_us=10))
+    assert session.coming == 2
+
+
+def test_what_comes_is_what_the_raised_credit_was_for_and_waits_no_more() -> None:
+    session = begun()
+    session.promise(4, 1, 0)
+    session.waiting = 6
+    session.used(3, session.attach, 1)
+    share = session.share(0, 1)
+    assert (share.waiting, share.promised) == (3, 1)
+    session.used(3, session.attach, 2)
+    share = session.share(0, 1)
+    assert (share.waiting, share.promised) == (2, 0), "the others came for credit that there was before"
+
+
+def test_credit_that_was_given_for_waiting_messages_is_free_again_if_they_do_not_come() -> None:
+    """Another consumer may have got them: kept for them, it would be of no use to anybody."""
+    session = begun()
+    session.promise(4, 1, 100)
+    assert session.share(0, 99 + PROMISE_US).promised == 4
+    assert session.share(0, 100 + PROMISE_US).promised == 0
+
+
+# -------------------------------------------------------------- when a push has left
+
+
+def stamped(session: Session, mono_us: int, attach: int = 0) -> Push:
+    """A push that left at this instant, by the leader's clock."""
+    message, _ = push("a", attach or session.attach, 1, [b"x"], life=LIFE, mono_us=mono_us)
+    return message
+
+
+def test_a_push_has_not_left_before_its_attach_had_begun_whatever_clocks_say() -> None:
+    """A lease that is counted from too early is given back while its leader holds it for us."""
+    session = begun()
+    session.state(4, 100)
+    session.confirm(1, LIFE, 5_100)
+    assert session.released_us(stamped(session, 5_900)) == 900
+    session.begin(1_000)
+    assert session.released_us(stamped(session, 5_900)) == 1_000
+
+
+def test_a_push_of_an_attach_that_is_forgotten_may_have_left_since_the_consumer_was_opened() -> None:
+    attaches = Attaches(5)
+    first = attaches.begin(100)
+    second = attaches.begin(101)
+    for _ in range(NUMBERS_KEPT - 1):
+        last = attaches.begin(200)
+    assert (attaches.begun_us(first), attaches.begun_us(second), attaches.begun_us(last)) == (5, 101, 200)
