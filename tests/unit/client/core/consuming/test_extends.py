@@ -128,3 +128,14 @@ def test_a_message_that_was_extended_can_still_be_settled_and_what_is_settled_is
     late = stage.step(events.Settle(CONSUMER, RecordKind.EXTEND, [delivery], LONG_MS, 7, deadline_us))
     assert [completed.value for completed in of(late, Completed)] == [[Outcome.STALE]]
     assert sent(late + stage.run_until(stage.ms + 5), ChangeRequest) == []
+
+
+def test_an_extension_of_which_no_leader_knows_any_more_may_have_ended_the_lease_sooner() -> None:
+    """It counts as applied: the user must not go on when the message may be another's."""
+    stage = Stage()
+    [delivery] = leased(stage, b"x")
+    [request] = settle(stage, RecordKind.EXTEND, delivery, call=7, amount_ms=1_000)
+    forgotten = ChangeReply(request.request_id, Code.OUTCOME_UNKNOWN, "why", uid=request.uid, epoch=1)
+    effects = stage.receive("a", forgotten)
+    assert [completed.value for completed in of(effects, Completed)] == [[Outcome.UNKNOWN]]
+    assert delivery.deadline_us == stage.at_us(1_000)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import LeaseLost, Reclaim
-from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, ConsumerFrame, ConsumerReply
+from dueq_codecs.messages import (
+    ChangeReply,
+    ChangeRequest,
+    Code,
+    ConsumerAction,
+    ConsumerFrame,
+    ConsumerReply,
+)
 from dueq_codecs.records import Outcome, RecordKind
 from tests.unit.client.stage import (
     CONSUMER,
@@ -157,6 +164,16 @@ def test_a_push_from_before_the_leader_led_anew_counts_from_the_attach_that_it_w
     assert left_after(stage, 90_000, attach=1) == 10_000 - stage.ms
 
 
+def test_a_lease_of_a_leader_that_does_not_say_by_which_clock_counts_from_the_attach() -> None:
+    """Its push may have been under way since then, however late its last answer was."""
+    stage = Stage()
+    attached(stage)
+    [beat] = sent(stage.run_until(2_500), ConsumerFrame)
+    stage.receive("a", confirm(beat))
+    [delivery] = delivered(stage, "a", b"x", left_ms=10_000)
+    assert delivery.deadline_us == stage.at_us(10_000)
+
+
 def test_after_two_thirds_of_a_session_without_an_answer_leases_are_lost() -> None:
     stage = Stage()
     attached(stage)
@@ -171,3 +188,57 @@ def test_answered_beats_keep_the_leases() -> None:
     attached(stage)
     delivered(stage, "a", b"x", left_ms=60_000)
     assert not of(confirm_all(stage, 20_000), LeaseLost)  # type: ignore[arg-type]
+
+
+def test_a_lease_of_a_leader_that_was_silent_is_given_a_new_chance() -> None:
+    stage = Stage()
+    attached(stage)
+    delivered(stage, "a", b"x")
+    assert of(stage.run_until(6_700), LeaseLost)
+    [again] = delivered(stage, "a", b"x", number=2, token=61)
+    stage.run_until(9_000)
+    assert not again.lost
+
+
+def test_a_silent_leader_is_given_up_though_others_answer() -> None:
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    frames = attached(stage)
+    delivered(stage, "a", b"x", attach=frames["a"].attach)
+    [held] = delivered(stage, "b", b"y", attach=frames["b"].attach, uid=2)
+    while stage.ms < 6_500:
+        for frame in sent(stage.run_until(stage.ms + 100), ConsumerFrame):
+            if frame.leader == "a":
+                stage.receive("a", confirm(frame))
+    assert not of(stage.effects, LeaseLost)
+    assert [lost.deliveries for lost in of(stage.run_until(6_700), LeaseLost)] == [[held]]
+
+
+def test_of_a_long_lease_what_is_not_handed_out_is_kept_until_two_seconds_before_its_end() -> None:
+    """A quarter of an hour would be lost of each hour."""
+    stage = Stage()
+    attached(stage, lease_ms=30_000)
+    [waiting] = delivered(stage, "a", b"x", left_ms=30_000)
+    assert of(confirm_all(stage, 27_900), Reclaim) == []  # type: ignore[arg-type]
+    assert [reclaim.deliveries for reclaim in of(stage.run_until(28_100), Reclaim)] == [[waiting]]
+
+
+def test_a_lease_is_over_at_its_end_and_not_a_moment_later() -> None:
+    """From then on its message may be another's."""
+    stage = Stage()
+    attached(stage)
+    [held] = delivered(stage, "a", b"x", left_ms=1_000)
+    held.handed = True
+    assert of(stage.run_until(999), LeaseLost) == []
+    assert [lost.deliveries for lost in of(stage.run_until(1_000), LeaseLost)] == [[held]]
+
+
+def test_a_leader_at_which_a_lease_is_over_hears_at_once_that_its_consumer_lives() -> None:
+    """It gives nothing more to one whose leases run out, as that may have died."""
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    frames = attached(stage)
+    [held] = delivered(stage, "a", b"x", attach=frames["a"].attach, left_ms=1_000)
+    held.handed = True
+    stage.run_until(999)
+    [beat] = sent(stage.run_until(1_000), ConsumerFrame)
+    assert (beat.leader, beat.action) == ("a", ConsumerAction.BEAT)
+    assert beat.credit == frames["a"].credit
