@@ -11,7 +11,7 @@ from dueq.client.core.consuming.holding import LOST_US
 from dueq.client.core.consuming.leaders import BEAT_US, UNDER_WAY_US
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Effect, LeaseLost, Send
-from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply
+from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply, MetadataRequest
 from dueq_codecs.records import RecordKind
 from tests.unit.client.stage import (
     CONSUMER,
@@ -74,6 +74,15 @@ def test_the_end_of_a_link_has_only_those_attached_anew_that_were_reached_by_it(
     attached(stage)
     effects = stage.step(events.LinkLost(stage.links[endpoint("a")], "gone"))
     assert ways(effects) == [("a", ConsumerAction.ATTACH, stage.links[endpoint("b")])]
+
+
+def test_the_end_of_the_link_to_a_leader_has_it_asked_at_once_who_leads() -> None:
+    """The leader may have died, and another one lead by now."""
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    attached(stage)
+    stage.answer_metadata(stage.run_until(60))
+    stage.run_until(500)
+    assert sent(stage.step(events.LinkLost(stage.links[endpoint("a")], "gone")), MetadataRequest)
 
 
 def test_who_closes_attaches_nowhere_any_more() -> None:
@@ -192,6 +201,38 @@ def test_where_nothing_gets_lost_a_leader_hears_just_often_enough_not_to_give_th
             stage.receive("a", confirm(frame))
     assert min(later - earlier for earlier, later in pairwise(spoken)) > 2 * BEAT_US / 1000
     assert of(stage.effects, LeaseLost) == []
+
+
+def after_news(stage: Stage, leaders: dict[int, str], epoch: int) -> list[tuple[str, ConsumerAction]]:
+    """Frames that follow news of who leads in which epoch."""
+    stage.answer_metadata(stage.run_until(60))
+    stage.leaders, stage.epoch = leaders, epoch
+    effects = stage.answer_metadata(stage.run_until(2_100))
+    return [(leader, action) for leader, action, _ in ways(effects)]
+
+
+def test_who_leads_the_same_partition_anew_is_attached_at_anew() -> None:
+    """It may have been started anew meanwhile, and knows nothing of what is held."""
+    stage = Stage()
+    attached(stage)
+    assert after_news(stage, {1: "a"}, epoch=2) == [("a", ConsumerAction.ATTACH)]
+
+
+def test_a_leader_is_not_attached_at_anew_since_it_leads_one_partition_less() -> None:
+    """It would push again all that was not seen, and list what is held."""
+    stage = Stage(["a", "b"], {1: "a", 2: "a"})
+    attached(stage)
+    told = after_news(stage, {1: "a", 2: "b"}, epoch=1)
+    assert [leader for leader, action in told if action is ConsumerAction.ATTACH] == ["b"]
+
+
+def test_each_frame_says_how_long_leases_shall_be_and_how_many_bytes_may_come() -> None:
+    stage = Stage()
+    attached(stage, lease_ms=7_000)
+    stage.run_until(2_600)
+    frames = sent(stage.effects, ConsumerFrame)
+    assert [frame.action for frame in frames] == [ConsumerAction.ATTACH, ConsumerAction.BEAT]
+    assert {(frame.lease_ms, frame.credit_bytes) for frame in frames} == {(7_000, 64 << 20)}
 
 
 # -------------------------------------------------------------- what detached leases take
