@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from dueq.client.core.ports import events
-from dueq.client.core.ports.effects import CloseLink, OpenLink
-from tests.unit.client.stage import Stage, endpoint, of
+from dueq.client.core.ports.effects import CloseLink, Effect, Failed, OpenLink, Send
+from dueq_codecs.messages import Code, Hello, HelloReply
+from tests.unit.client.stage import Stage, endpoint, hello_reply, of, sent
 
 
 def test_a_connection_that_does_not_come_about_is_made_anew_after_two_seconds() -> None:
@@ -56,3 +57,106 @@ def test_a_link_that_was_up_has_five_seconds_from_its_last_frame() -> None:
     stage.connect()
     assert not of(stage.run_until(4_999), CloseLink)
     assert of(stage.run_until(5_000), CloseLink)
+
+
+def opened_at(stage: Stage, until_ms: float) -> list[float]:
+    """When links are opened, up to this instant."""
+    times: list[float] = []
+    while (deadline := stage.core.next_deadline_us) is not None and deadline <= stage.at_us(until_ms):
+        effects = stage.run_until((deadline - stage.at_us(0)) / 1000)
+        times += [stage.ms for _ in of(effects, OpenLink)]
+    return times
+
+
+def lose(stage: Stage, broker: str = "a") -> list[Effect]:
+    return stage.step(events.LinkLost(stage.links[endpoint(broker)], "gone"))
+
+
+def test_a_link_that_was_lost_is_opened_anew_soon_however_often_it_had_failed_before_it_was_up() -> None:
+    """A broker that was started late, and is then started anew, is not kept waiting for its first start."""
+    stage = Stage()
+    stage.step()
+    for _ in range(8):
+        lose(stage)
+        opened_at(stage, stage.ms + 2_100)
+    stage.connect()
+    lose(stage)
+    [again] = opened_at(stage, stage.ms + 150)
+    assert again <= stage.ms
+
+
+def test_who_refuses_a_client_is_not_asked_again_at_once_and_the_error_of_a_call_says_why() -> None:
+    """The setting is wrong: the client is of another mesh, or of a build that the broker does not know."""
+    stage = Stage()
+    stage.step(events.Connect(7, stage.at_us(900)))
+    stage.step(events.LinkReady(stage.links[endpoint("a")]))
+    effects = stage.receive("a", HelloReply(Code.WRONG_CLUSTER, "this is mesh m"))
+    assert of(effects, CloseLink) == [CloseLink(stage.links[endpoint("a")])]
+    [failed] = of(effects + stage.run_until(900), Failed)
+    assert "this is mesh m" in str(failed.error)
+    [again] = opened_at(stage, 2_000)
+    assert again >= 1_000
+
+
+def test_a_broker_that_has_answered_is_greeted_every_two_seconds() -> None:
+    """So it is known to live, and mesh time to be right, though nobody asks anything."""
+    stage = Stage()
+    stage.connect()
+    times = []
+    while stage.ms < 20_000:
+        for hello in sent(stage.run_until(stage.ms + 100), Hello):
+            times.append(stage.ms)
+            stage.receive("a", hello_reply("a", hello.sent_wall_us, stage.now.wall_us))
+    assert len(times) == 10
+    assert {later - earlier for earlier, later in pairwise(times)} == {2_000}
+
+
+def test_nothing_is_sent_before_a_connection_is_there() -> None:
+    stage = Stage()
+    assert not of(stage.step() + stage.run_until(30_000), Send)
+
+
+def test_an_answer_by_a_connection_that_was_given_up_is_none() -> None:
+    """A slow broker answers the greeting by the old connection: the new one is not up by that."""
+    stage = Stage()
+    stage.step()
+    old = stage.links[endpoint("a")]
+    [hello] = sent(stage.step(events.LinkReady(old)), Hello)
+    lose(stage)
+    stage.run_until(200)
+    assert stage.links[endpoint("a")] != old
+    late = events.FrameReceived(old, hello_reply("a", hello.sent_wall_us, stage.now.wall_us), [])
+    assert stage.step(late, events.LinkReady(old), events.LinkLost(old, "gone")) == []
+    [failed] = of(stage.step(events.Connect(7, stage.at_us(210))) + stage.run_until(210), Failed)
+    assert failed.call == 7
+
+
+def test_a_client_that_is_closed_opens_and_says_nothing_any_more() -> None:
+    """One of its links is up, and another one is waited for."""
+    stage = Stage(["a", "b"])
+    stage.connect("a")
+    lose(stage, "b")
+    assert of(stage.step(events.Close()), CloseLink) == [CloseLink(stage.links[endpoint("a")])]
+    assert stage.run_until(60_000) == []
+
+
+def test_what_is_learned_of_no_broker_ends_no_link() -> None:
+    """An answer that names nobody is one of a broker that does not reach ZooKeeper."""
+    stage = Stage()
+    stage.connect()
+    for brokers in (["a", "b"], []):
+        stage.brokers = brokers
+        asking = stage.step(events.FetchTopics(8, stage.at_us(stage.ms + 5_000), ""))
+        effects = asking + stage.answer_metadata(asking)
+        assert of(effects, CloseLink) == []
+
+
+def test_questions_that_any_broker_can_answer_go_to_all_of_them_in_turn() -> None:
+    """Else one broker would answer for all clients that name it first."""
+    stage = Stage(["a", "b", "c"])
+    stage.connect()
+    asked: list[Effect] = []
+    for call in range(6):
+        asked += stage.step(events.FetchTopics(call, stage.at_us(5_000), ""))
+    links = [effect.link for effect in of(asked, Send)]
+    assert sorted(links) == sorted(2 * list(stage.links.values()))
