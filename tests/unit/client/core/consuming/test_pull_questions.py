@@ -1,0 +1,127 @@
+"""What the questions of pulls say, and what the caller hears where no leader can serve him."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq import limits
+from dueq.client.core.ports import events
+from dueq.client.core.ports.effects import Completed, Effect, Failed
+from dueq.errors import Busy
+from dueq_codecs.messages import ChangeRequest, Code, ConsumerFrame, MetadataRequest
+from dueq_codecs.records import RecordKind
+from tests.unit.client.core.consuming.test_pulling import (
+    CALL,
+    answer,
+    bring,
+    confirm,
+    end,
+    lists,
+    live,
+    long_pull,
+    next_lists,
+    pull,
+    pulls_in,
+    staged,
+)
+from tests.unit.client.stage import TOPIC, Stage, endpoint, of, push, sent
+
+
+def test_a_question_says_how_long_leases_shall_be_and_how_many_bytes_may_come() -> None:
+    stage = staged("a")
+    asking = stage.step(events.Pull(CALL, stage.at_us(5_000), TOPIC, 3, 0, 7_000, 1 << 20, b"", []))
+    [frame] = sent(asking + stage.answer_metadata(asking), ConsumerFrame)
+    assert (frame.credit, frame.lease_ms, frame.credit_bytes) == (3, 7_000, 1 << 20)
+
+
+def test_where_leaders_only_refuse_the_caller_hears_their_refusal_in_the_end() -> None:
+    """That nobody could be reached would be wrong."""
+    stage = staged("a")
+    frame = pull(stage, wait_ms=500, timeout_ms=1_000)
+    effects: list[Effect] = []
+    while not of(effects, Failed):
+        assert not of(effects, Completed)
+        more = stage.receive("a", end(frame, code=Code.BUSY))
+        while not (asked := pulls_in(more)) and not of(more, Failed):
+            found = stage.run_until(stage.ms + 20)
+            more += found + stage.answer_metadata(found)
+        frame = asked[-1] if asked else frame
+        effects += more
+    [failed] = of(effects, Failed)
+    assert isinstance(failed.error, Busy)
+
+
+def test_a_damaged_message_is_no_answer_and_does_not_come_back_at_once() -> None:
+    stage = staged("a")
+    frame = pull(stage)
+    message, body = push("a", frame.attach, 1, [b"good", b"evil"], consumer_id=frame.consumer_id)
+    effects = stage.receive("a", message, body.replace(b"evil", b"EVIL"))
+    effects += stage.run_until(stage.ms + 5)
+    [request] = sent(effects, ChangeRequest)
+    assert (request.kind, request.target_row.tolist()) == (RecordKind.NACK, [1])
+    assert request.amount_ms.tolist() == [1_000]
+    assert answer(stage.receive("a", end(frame, pushes=1))) == [b"good"]
+
+
+def test_more_pulls_than_a_frame_may_list_are_listed_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are left out would be ended by the leader."""
+    monkeypatch.setattr(limits, "PULLS_MAX", 2)
+    stage = staged("a")
+    names = [long_pull(stage, call=call).consumer_id for call in range(1, 6)]
+    listed, _ = next_lists(stage)
+    assert [len(frame.pull_attach) for frame in listed] == [2, 2, 1]
+    assert b"".join(frame.pulls for frame in listed) == b"".join(names)
+    assert len({frame.number for frame in listed}) == 3
+
+
+def lists_answered(stage: Stage, ms: float) -> int:
+    """Let time pass; the leader says of all that is asked that it waits. Returns how many lists it got."""
+    count = 0
+    until_ms = stage.ms + ms
+    while stage.ms < until_ms:
+        effects = live(stage, 500)
+        for frame in pulls_in(effects):
+            stage.receive(frame.leader, end(frame, ended=False))
+        for frame in lists(effects):
+            count += 1
+            confirm(stage, frame)
+    return count
+
+
+def test_after_trouble_is_over_leaders_are_asked_as_seldom_as_before() -> None:
+    stage = staged("a")
+    frame = long_pull(stage)
+    assert lists_answered(stage, 10_000) == 2
+    stage.receive("a", end(frame, code=Code.BUSY))
+    assert lists_answered(stage, 10_000) > 2
+    lists_answered(stage, 10_000)
+    assert lists_answered(stage, 10_000) == 2
+
+
+def test_after_a_link_was_lost_leaders_are_told_sooner_that_a_pull_waits() -> None:
+    """The leader may have died with it, and another one lead soon."""
+    stage = staged("a", "b")
+    stage.leaders = {1: "a", 2: "a"}
+    long_pull(stage)
+    [again] = pulls_in(stage.step(events.LinkLost(stage.links[endpoint("a")], "gone")))
+    stage.receive("b", end(again, ended=False))
+    assert len(lists(live(stage, 3_000))) == 1
+
+
+def test_of_a_topic_in_which_nobody_waits_any_more_nothing_is_asked() -> None:
+    stage = staged("a")
+    frame = long_pull(stage)
+    bring(stage, frame, b"x")
+    stage.receive("a", end(frame, pushes=1))
+    effects = live(stage, 45_000)
+    assert (sent(effects, ConsumerFrame), sent(effects, MetadataRequest)) == ([], [])
+
+
+def test_what_comes_seconds_after_a_pull_is_over_goes_back() -> None:
+    """It had left before the goodbye came. Kept by nobody, it would be away for its whole lease."""
+    stage = staged("a")
+    frame = pull(stage, wait_ms=5_000)
+    stage.step(events.Abandon(CALL))
+    live(stage, 3_000)
+    [request] = sent(bring(stage, frame, b"x") + stage.run_until(stage.ms + 5), ChangeRequest)
+    assert (request.kind, request.rows) == (RecordKind.RELEASE, 1)
