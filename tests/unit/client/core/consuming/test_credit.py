@@ -8,8 +8,9 @@ from dueq import limits
 from dueq.client.core.consuming.credit import Share, affordable
 from dueq.client.core.consuming.holding import LOST_US
 from dueq_codecs.messages import ConsumerAction, ConsumerFrame
-from tests.unit.client.core.consuming.test_consumer import attached
-from tests.unit.client.stage import Stage, confirm, sent
+from dueq_codecs.records import RecordKind
+from tests.unit.client.core.consuming.test_consumer import attached, delivered
+from tests.unit.client.stage import Stage, confirm, ok, push, sent, settle
 
 SESSION_US = limits.CONSUMER_SESSION_MS * 1000
 
@@ -86,3 +87,64 @@ def test_a_message_at_a_leader_without_credit_is_served_however_little_each_othe
     _, told = fifth_leader(waiting=2)
     assert sum(told.values()) <= 64
     assert told["e"] >= 2
+
+
+def test_a_message_that_waits_gets_credit_that_has_become_free_however_little_it_is() -> None:
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    frames = attached(stage, credit=32)
+    assert [frames[leader].credit for leader in "ab"] == [16, 16]
+    delivered(stage, "a", *[b"x"] * 16, attach=frames["a"].attach)
+    delivered(stage, "b", *[b"y"] * 15, attach=frames["b"].attach, uid=2)
+    [lowered] = sent(stage.receive("a", confirm(frames["a"], waiting=5)), ConsumerFrame)
+    assert (lowered.leader, lowered.credit) == ("b", 15)
+    [raised] = sent(stage.receive("b", confirm(lowered)), ConsumerFrame)
+    assert (raised.leader, raised.credit) == ("a", 17)
+
+
+def test_credit_of_a_lease_that_is_over_goes_to_where_messages_wait_before_its_leader_takes_it() -> None:
+    """The leader hears that we live, and would give the next of its own for it."""
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    frames = attached(stage, credit=1)
+    rich, poor = sorted(frames, key=lambda leader: -frames[leader].credit)
+    uid = {"a": 1, "b": 2}[rich]
+    [delivery] = delivered(stage, rich, b"x", attach=frames[rich].attach, uid=uid, left_ms=1_000)
+    delivery.handed = True
+    stage.receive(poor, confirm(frames[poor], waiting=3))
+    told = sent(stage.run_until(1_000), ConsumerFrame)
+    assert {(frame.leader, frame.credit) for frame in told} == {(rich, 0)}
+
+
+def test_a_push_that_takes_the_last_credit_has_more_asked_for_what_waits_behind_it() -> None:
+    """The leader has said before that more wait, and says nothing now."""
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    frames = attached(stage, credit=32)
+    assert not sent(stage.receive("a", confirm(frames["a"], waiting=20)), ConsumerFrame)
+    message, body = push("a", frames["a"].attach, 1, [b"x"] * 16)
+    told = sent(stage.receive("a", message, body), ConsumerFrame)
+    assert [frame.leader for frame in told] == ["b"]
+    assert told[0].credit < 16
+
+
+def test_a_single_credit_goes_to_leaders_with_messages_in_turn() -> None:
+    """Else the messages of one would wait for as long as the other has some."""
+    stage = Stage(["a", "b", "c"], {1: "a", 2: "b", 3: "c"})
+    frames = list(attached(stage, credit=1).values())
+    uids = {leader: uid for uid, leader in stage.leaders.items()}
+    served: list[str] = []
+    while len(served) < 8 and stage.ms < 60_000:
+        frames += sent(stage.run_until(stage.ms + 10), ConsumerFrame)
+        while frames and len(served) < 8:
+            frame = frames.pop(0)
+            busy = frame.leader in "bc"
+            effects = stage.receive(frame.leader, confirm(frame, waiting=9 * busy))
+            if busy and frame.credit:
+                served.append(frame.leader)
+                uid, count = uids[frame.leader], served.count(frame.leader)
+                [delivery] = delivered(
+                    stage, frame.leader, b"x", attach=frame.attach, number=count, uid=uid, sequence=50 + count
+                )
+                for request in settle(stage, RecordKind.ACK, delivery):
+                    effects += stage.receive(frame.leader, ok(request, 90 + len(served), outcomes=[0]))
+            frames += sent(effects, ConsumerFrame)
+    assert len(served) == 8
+    assert {leader: served.count(leader) for leader in "bc"} == {"b": 4, "c": 4}

@@ -128,6 +128,17 @@ def test_a_frame_without_an_answer_is_sent_again_a_second_later() -> None:
     assert (again.action, again.number) == (ConsumerAction.BEAT, beat.number + 1)
 
 
+def test_a_frame_without_an_answer_has_it_asked_who_leads() -> None:
+    """The leader may have died, and its link not have noticed yet."""
+    stage = Stage()
+    attached(stage)
+    for ms in (60, 2_100, 3_400):
+        stage.answer_metadata(stage.run_until(ms))
+    effects = stage.run_until(3_600)
+    assert [frame.action for frame in sent(effects, ConsumerFrame)] == [ConsumerAction.BEAT]
+    assert sent(effects, MetadataRequest)
+
+
 def test_each_frame_says_which_life_of_its_name_it_is_from() -> None:
     """A leader that does not hear it takes the frame for one of a consumer without a name."""
     stage = Stage()
