@@ -76,6 +76,7 @@ def test_a_consumer_that_has_failed_takes_nothing_and_attaches_nowhere_any_more(
     message, body = push("a", frame.attach, 1, [b"x"])
     effects = stage.receive("a", message, body)
     effects += stage.receive("a", confirm(frame, waiting=5))
+    effects += stage.receive("a", refused(frame, Code.UNKNOWN_SESSION))
     assert (of(effects, Deliver), sent(effects, ConsumerFrame)) == ([], [])
     stage.run_until(500)
     [request] = sent(stage.insert(7, b"y"), ChangeRequest)
