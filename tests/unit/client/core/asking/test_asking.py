@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import weakref
+from itertools import pairwise
 
 import numpy as np
 
-from dueq.client.core.ports.effects import Completed, Failed
+from dueq.client.core.ports.effects import Completed, Effect, Failed, Send
 from dueq.client.core.ports.events import FetchTopics, Insert, Inspect
 from dueq.errors import Disconnected
 from dueq_codecs.messages import (
     BrokerInfo,
     Code,
+    Hello,
     InspectRequest,
     MetadataReply,
     MetadataRequest,
     Reply,
     TopicInfo,
 )
-from tests.unit.client.stage import TOPIC, Stage, endpoint, of, sent
+from tests.unit.client.stage import TOPIC, Stage, endpoint, hello_reply, of, sent
 
 
 def connected() -> Stage:
@@ -37,6 +39,45 @@ def test_where_every_broker_is_silent_the_answer_gets_more_time_with_each_round(
     stage.step(FetchTopics(1, stage.at_us(60_000), ""))
     stage.run_until(stage.ms + 3_900)
     assert len(sent(stage.effects, MetadataRequest)) == 3
+
+
+def test_a_question_without_an_answer_goes_to_a_broker_that_was_not_asked_yet() -> None:
+    """However many other questions are asked meanwhile."""
+    stage = Stage(["a", "b"])
+    stage.connect()
+    effects: list[Effect] = []
+    for call, name in enumerate(("one", "two")):
+        effects += stage.step(FetchTopics(call, stage.at_us(60_000), name))
+    effects += stage.run_until(1_050)
+    asked: dict[str, list[int]] = {}
+    for effect in of(effects, Send):
+        if isinstance(effect.message, MetadataRequest):
+            asked.setdefault(effect.message.topic, []).append(effect.link)
+    both = sorted(stage.links.values())
+    assert {name: sorted(links) for name, links in asked.items()} == {"one": both, "two": both}
+
+
+def test_what_nobody_waits_for_any_more_is_not_asked_again() -> None:
+    """A caller that tries again and again would have ever more questions asked each second."""
+    stage = connected()
+    stage.step(FetchTopics(1, stage.at_us(500), ""))
+    assert of(stage.run_until(500), Failed)
+    assert sent(stage.run_until(4_500), MetadataRequest) == []
+
+
+def test_however_long_nobody_answers_it_is_asked_every_eight_seconds() -> None:
+    """Else a caller with much patience would wait for as long again when the brokers are well."""
+    stage = connected()
+    stage.step(FetchTopics(1, stage.at_us(120_000), ""))
+    asked = [stage.ms]
+    while stage.ms < 60_000:
+        effects = stage.run_until(stage.ms + 250)
+        asked += [stage.ms] * len(sent(effects, MetadataRequest))
+        for hello in sent(effects, Hello):  # the link is well
+            stage.receive("a", hello_reply("a", hello.sent_wall_us, stage.now.wall_us))
+    waits = [later - earlier for earlier, later in pairwise(asked)]
+    assert waits[:4] == [1_000, 2_000, 4_000, 8_000]
+    assert set(waits[3:]) == {8_000}
 
 
 def test_all_topics_are_asked_for_until_no_others_follow() -> None:

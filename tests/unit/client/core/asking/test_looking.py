@@ -61,3 +61,28 @@ def test_a_chunk_that_is_not_there_fails_at_once(stage: Stage) -> None:
     [request] = sent(look(stage), LookRequest)
     [failed] = of(stage.receive("a", LookReply(request.request_id, Code.BROKEN, "gone")), Failed)
     assert isinstance(failed.error, Broken)
+
+
+def looks(effects: list[Effect]) -> list[int]:
+    """By which links looks went."""
+    return [effect.link for effect in of(effects, Send) if isinstance(effect.message, LookRequest)]
+
+
+def test_a_look_whose_link_is_lost_goes_by_another_one(stage: Stage) -> None:
+    assert looks(look(stage)) == [stage.links[endpoint("a")]]
+    effects = stage.step(events.LinkLost(stage.links[endpoint("a")], "gone"))
+    assert looks(effects + stage.run_until(stage.ms + 150)) == [stage.links[endpoint("b")]]
+
+
+def test_a_look_goes_out_as_soon_as_there_is_a_broker(stage: Stage) -> None:
+    for broker in stage.brokers:
+        stage.step(events.LinkLost(stage.links[endpoint(broker)], "gone"))
+    assert looks(look(stage) + stage.run_until(stage.ms + 150)) == []
+    assert looks(stage.connect("a")) == [stage.links[endpoint("a")]]
+
+
+def test_who_was_named_as_the_leader_is_asked_though_nobody_has_told_who_leads(stage: Stage) -> None:
+    [request] = sent(look(stage), LookRequest)
+    moved = LookReply(request.request_id, Code.NOT_LEADER, "why", leader="b")
+    effects = stage.receive("a", moved) + stage.run_until(stage.ms + 150)
+    assert looks(effects) == [stage.links[endpoint("b")]]
