@@ -109,6 +109,41 @@ def test_where_nobody_has_answered_yet_the_first_who_does_gives_the_others_a_whi
     assert set(done.value.documents) == {"a", "b"}
 
 
+def inspecting(stage: Stage, *registered: str) -> dict[str, int]:
+    """The brokers are asked for their status; returns the request that each one got."""
+    [question] = sent(stage.step(Inspect(1, stage.at_us(30_000), "status")), MetadataRequest)
+    infos = tuple(BrokerInfo(broker, endpoint(broker)) for broker in registered)
+    effects = stage.receive("a", MetadataReply(question.request_id, Code.OK, "", infos))
+    return {request.broker: request.request_id for request in sent(effects, InspectRequest)}
+
+
+def test_a_broker_that_does_not_answer_is_left_out_after_two_seconds() -> None:
+    """It may be dead, and its status is what the user wants to see soon."""
+    stage = Stage(["a", "b"])
+    stage.connect()
+    asked = inspecting(stage, "a", "b")
+    assert not of(stage.receive("a", Reply(asked["a"], Code.OK, document="{}")), Completed)
+    assert not of(stage.run_until(1_900), Completed)
+    [done] = of(stage.run_until(2_000), Completed)
+    assert set(done.value.documents) == {"a"}
+
+
+def test_a_broker_that_refuses_has_no_status() -> None:
+    stage = Stage(["a", "b"])
+    stage.connect()
+    asked = inspecting(stage, "a", "b")
+    stage.receive("a", Reply(asked["a"], Code.OK, document="{}"))
+    [done] = of(stage.receive("b", Reply(asked["b"], Code.BUSY, "why")), Completed)
+    assert done.value.documents == {"a": "{}"}
+
+
+def test_a_broker_that_is_connected_is_asked_though_it_is_not_registered() -> None:
+    """It may be cut off from ZooKeeper: just then its status is wanted."""
+    stage = Stage(["a", "b"])
+    stage.connect()
+    assert set(inspecting(stage, "a")) == {"a", "b"}
+
+
 def test_calls_that_are_over_leave_nothing_behind_while_no_broker_answers() -> None:
     """A producer that tries again and again while the mesh is away would hold the payloads of every attempt."""
     stage = Stage()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dueq.client.core.ports import events
-from dueq.client.core.ports.effects import CloseLink, Effect, Failed, OpenLink, Send
+from dueq.client.core.ports.effects import CloseLink, ConsumerFailed, Effect, Failed, OpenLink, Send
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, Hello, MetadataReply, MetadataRequest
 from tests.unit.client.stage import TOPIC, WALL, Stage, endpoint, hello_reply, of, ok, sent
 
@@ -104,3 +104,79 @@ def test_a_late_answer_to_an_earlier_hello_measures_nothing() -> None:
     [second] = sent(stage.run_until(2_000), Hello)
     stage.receive("a", hello_reply("a", second.sent_wall_us - 2_000_000, WALL + 3_600_000_000))
     assert stage.core.clock.best == known
+
+
+def test_a_topic_that_was_just_heard_of_is_not_asked_for_again_at_once() -> None:
+    """Many requests may be refused together, and each of them asks who leads."""
+    stage = Stage()
+    stage.connect()
+    stage.learn_topic()
+    [request] = sent(stage.insert(7, b"x"), ChangeRequest)
+    refused = stage.receive("a", ChangeReply(request.request_id, Code.NOT_LEADER))
+    assert not sent(refused + stage.run_until(49), MetadataRequest)
+    assert len(sent(stage.run_until(50), MetadataRequest)) == 1
+
+
+def test_who_was_named_as_the_leader_is_none_once_it_says_so() -> None:
+    """The one before may lead after all, and who knows better does not answer."""
+    stage = Stage(["a", "b"])
+    stage.connect()
+    stage.learn_topic()
+    [request] = sent(stage.insert(7, b"x"), ChangeRequest)
+    assert used(stage, stage.receive("a", ChangeReply(request.request_id, Code.NOT_LEADER, leader="b"))) == [
+        "b"
+    ]
+    refused = stage.receive("b", ChangeReply(request.request_id, Code.NOT_LEADER))
+    assert used(stage, refused + stage.run_until(stage.ms + 600)) == ["a"]
+
+
+def test_brokers_that_are_named_with_a_topic_are_connected_to() -> None:
+    """They may lead it."""
+    stage = Stage()
+    stage.connect()
+    stage.brokers.append("b")
+    stage.learn_topic()
+    assert endpoint("b") in {effect.endpoint for effect in of(stage.effects, OpenLink)}
+
+
+def test_brokers_that_name_each_other_as_the_leader_are_not_asked_by_turns_all_the_time() -> None:
+    """While a leader changes, each may still believe in the other."""
+    stage = Stage(["a", "b"])
+    stage.connect()
+    stage.learn_topic()
+    [request] = sent(stage.insert(7, b"x"), ChangeRequest)
+
+    def told(broker: str, leader: str) -> list[str]:
+        return used(
+            stage, stage.receive(broker, ChangeReply(request.request_id, Code.NOT_LEADER, leader=leader))
+        )
+
+    assert told("a", "b") == ["b"]
+    assert told("b", "a") == ["a"]
+    assert told("a", "b") == []
+    assert used(stage, stage.run_until(stage.ms + 600)) == ["b"]
+
+
+def test_a_topic_that_one_broker_has_not_heard_of_is_asked_for_at_the_others() -> None:
+    """It was just created."""
+    stage = Stage(["a", "b"])
+    stage.connect()
+    asking = stage.insert(7, b"x")
+    [first] = of(asking, Send)
+    assert isinstance(first.message, MetadataRequest)
+    unknown = MetadataReply(first.message.request_id, Code.TOPIC_NOT_FOUND)
+    asking = stage.step(events.FrameReceived(first.link, unknown, []))
+    assert not of(asking, Failed)
+    [second] = of(asking, Send)
+    assert {first.link, second.link} == set(stage.links.values())
+    assert sent(stage.answer_metadata(asking), ChangeRequest)
+
+
+def test_a_broker_that_does_not_tell_of_a_topic_ends_nothing_that_uses_it() -> None:
+    stage = Stage()
+    stage.connect()
+    stage.consume()
+    question = sent(stage.run_until(2_100), MetadataRequest)[-1]
+    effects = stage.receive("a", MetadataReply(question.request_id, Code.NOT_ALLOWED, "why"))
+    assert of(effects, ConsumerFailed) == []
+    assert sent(stage.insert(7, b"x"), ChangeRequest), "the topic is still known"
