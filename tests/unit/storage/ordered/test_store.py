@@ -425,6 +425,24 @@ def test_a_snapshot_makes_an_equal_replica(disk: Disk) -> None:
     assert not other.open().recover()[0].unproven
 
 
+def test_a_replica_that_begins_anew_has_the_epoch_that_asked_for_it(disk: Disk) -> None:
+    """An epoch is durable before anything of it leaves the replica, and its old state may have known none of it."""
+    disk.store.commit([SaveMeta(UID, 4, 0), InstallBegin(UID, "t", 6)])
+    [found] = disk.open().recover()
+    assert (found.installing, found.epoch, found.commit) == (True, 6, 0)
+
+
+def test_a_replica_that_was_filled_has_committed_all_that_it_holds_in_the_epoch_of_that(disk: Disk) -> None:
+    """It goes on in the leader's epoch, which may be a later one than that of the last record."""
+    disk.store.commit([InstallBegin(UID, "t", 6), InstallEnd(UID, 9, 2, 6)])
+    disk.store.commit([SaveCheckpoint(UID, 9, 0), AppendLog(UID, [barrier(10, 6)])])
+    snapshot = disk.store.read(ReadSnapshot(1, UID, 0, 0, 1 << 20))
+    assert isinstance(snapshot, SnapshotRead)
+    assert (snapshot.applied, snapshot.applied_epoch) == (9, 2)
+    [found] = disk.open().recover()
+    assert (found.epoch, found.commit, found.epochs) == (6, 9, [(2, 9), (6, 10)])
+
+
 @pytest.mark.parametrize("data", [b"\0", b"\0\0\1\0\0\0\1kv", b"\7\0\0\0\0\0\0"])
 def test_a_snapshot_that_no_leader_sends_is_refused(disk: Disk, data: bytes) -> None:
     disk.store.commit([InstallBegin(UID, "t", 6)])
