@@ -18,6 +18,7 @@ from dueq.core.ports.entry import (
     from_words,
     keys_of,
     packed,
+    widened,
     words_of,
 )
 from dueq.core.ports.persistence import (
@@ -88,6 +89,25 @@ def test_an_entry_as_it_was_scheduled_takes_28_bytes() -> None:
     found["first"] = found["due"] = found["wait_at"]
     found["place"] |= np.uint64(7 << 32)
     assert {len(value) for value in shortened(found)} == {28}
+
+
+@pytest.mark.parametrize("width", WIDTHS[:-1])
+def test_a_word_right_behind_a_shorter_entry_is_read(width: int) -> None:
+    """An entry is as wide as its last word needs, and no narrower."""
+    words = np.zeros((2, FULL.itemsize // 8), np.uint64)
+    words[1, width // 8] = 5
+    found = from_words(words)
+    found["state"] = State.WAITING
+    assert np.array_equal(
+        words_of(widened(entries_of(rows_of(found, shortened)), FULL.itemsize)), words_of(found)
+    )
+
+
+def test_a_row_with_words_that_no_entry_has_is_damage() -> None:
+    row = bytearray(rows_of(entries((1, 1, 2_000)), shortened)[0])
+    row[16] |= 0x80
+    with pytest.raises(EngineDamaged):
+        entries_of([bytes(row)])
 
 
 def test_a_row_that_is_not_as_long_as_it_says_is_damage() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.unit.storage.ordered.disk import Disk
 
 from dueq import limits
 from dueq.storage.ordered.space import LEVEL0_BUSY, Buffers, Space, judge
@@ -52,6 +53,72 @@ def test_no_reserve_is_made_that_would_stop_inserts(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(total, low + ballast - 1))
     space.make_ballast()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The bytes of an empty disk that is small for a store."""
+    total = 64 << 20
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(total, total))
+    return total
+
+
+def test_the_reserve_is_a_small_share_of_a_small_disk(tmp_path: Path, tiny: int) -> None:
+    Space(tmp_path).make_ballast()
+    assert (tmp_path / "ballast").stat().st_size == int(tiny * limits.BALLAST_SHARE)
+
+
+def test_a_reserve_that_is_there_is_not_made_anew(tmp_path: Path, tiny: int) -> None:
+    (tmp_path / "ballast").write_bytes(b"reserve")
+    Space(tmp_path).make_ballast()
+    assert (tmp_path / "ballast").read_bytes() == b"reserve"
+
+
+@pytest.mark.parametrize("spare", [5, 0, -5])
+def test_what_may_be_written_ends_where_inserts_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spare: int
+) -> None:
+    total = 8 << 30
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(total, total))
+    low = Space(tmp_path).low_mark(total)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(total, low + spare))
+    assert Space(tmp_path).spare_bytes() == spare
+    assert Space(tmp_path).pressure().inserts_refused == ("disk_full" if spare < 0 else "")
+
+
+def test_an_empty_disk_takes_inserts_however_small_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What compactions need is more than all of it."""
+    total = 16 << 20
+    assert pressure(tmp_path, monkeypatch, total, total) == Pressure("", False)
+
+
+@pytest.mark.parametrize(
+    ("total", "payload"), [(1 << 20, 1 << 20), (256 << 20, 4 << 20), (4 << 40, 16 << 20)]
+)
+def test_buffers_grow_with_the_disk_between_two_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, total: int, payload: int
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(total, total))
+    assert Buffers.on(tmp_path) == Buffers(2 * payload, payload)
+
+
+def test_the_buffers_of_brokers_are_not_full_at_once() -> None:
+    """Replicas get the same rows: with equal buffers all of a partition would be written down together."""
+    whole = Buffers(32 << 20, 16 << 20)
+    each = [whole.of(f"b{number}") for number in range(1, 10)]
+    assert len(set(each)) == len(each)
+    for buffers in each:
+        assert whole.timeline // 2 < buffers.timeline <= whole.timeline
+        assert whole.payload // 2 < buffers.payload <= whole.payload
+
+
+@pytest.mark.parametrize("database", ["timeline", "payload"])
+def test_a_store_is_busy_if_either_database_is(monkeypatch: pytest.MonkeyPatch, database: str) -> None:
+    disk = Disk()
+    monkeypatch.setattr(getattr(disk, database), "level0_files", lambda: LEVEL0_BUSY)
+    assert disk.open().pressure() == Pressure("busy", False)
 
 
 def test_a_full_disk_matters_more_than_compactions_that_lag() -> None:

@@ -21,6 +21,7 @@ from dueq.core.ports.persistence import (
     ReadPartition,
     SaveMeta,
     StoreWrite,
+    TrimLog,
 )
 from dueq.storage.ordered import layout, wiping
 from dueq.storage.ordered.rows import pack_row
@@ -107,6 +108,21 @@ def test_a_wipe_rests_while_leveldb_has_not_merged_what_was_written(
     files[0] -= 1
     drain(disk)
     assert rows(disk) == []
+
+
+def test_a_partition_may_be_dropped_in_the_commit_that_trims_its_log(disk: Disk) -> None:
+    """The payloads that its log has given up are not swept one by one any more."""
+    disk.store.commit([TrimLog(UID, 50), DropPartition(UID)])
+    drain(disk)
+    assert rows(disk) == []
+
+
+def test_what_comes_in_the_commit_that_drops_a_partition_goes_too(disk: Disk) -> None:
+    """Otherwise it would be written behind the wipe, and nobody would ever delete it."""
+    disk.store.commit([CreatePartition(30, "small")])
+    disk.store.commit([AppendLog(30, [insert(1, [b"late"])]), DropPartition(30)])
+    drain(disk)
+    assert rows(disk, 30) == []
 
 
 # ---------------------------------------------------------------- crashes, and the next opening
