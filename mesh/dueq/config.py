@@ -19,6 +19,8 @@ _OTHERS: Final = frozenset(
     {
         "DUEQ_ENDPOINTS",
         "DUEQ_HTTP_EXAMPLES",
+        "DUEQ_OIDC_ISSUER",
+        "DUEQ_OIDC_KEY_FILE",
         "DUEQ_PARENT_PID",
         "DUEQ_TEST_FEATURE_LEVEL",
         "DUEQ_WEBHOOK_ALLOW",

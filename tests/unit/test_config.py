@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dueq.cli.gateway import gateway
 from dueq.config import BrokerConfig
 from dueq.errors import InvalidRequest
 
@@ -50,6 +51,12 @@ def test_variables_that_are_for_others_are_left_alone() -> None:
         "PATH": "/bin",
     }
     assert BrokerConfig.load(NEEDED, None, environment) == BrokerConfig("b1", Path("d"))
+
+
+def test_variables_of_a_gateway_beside_it_are_left_alone() -> None:
+    """One file of variables may be for both: a broker did not start where a gateway was to issue tokens."""
+    environment = {str(option.envvar): "x" for option in gateway.params if option.envvar}
+    assert BrokerConfig.load(NEEDED, None, environment).id == "b1"
 
 
 @pytest.mark.parametrize("missing", ["id", "data"])
