@@ -337,7 +337,8 @@ STATISTICS_SENDERS_SHOWN: Final = 100
 STATISTICS_SENDERS_KEPT: Final = 1_000
 """Senders of one topic and hour that are told apart: while it is counted, and in the answer."""
 METRICS_TOPICS_MAX: Final = 200
-"""Topics with metrics of their own, the busiest first; the others are counted together."""
+"""Topics with metrics of their own, the busiest first, and then as long as they are there; the others are counted
+together."""
 
 # Browsing
 LOOKS_MAX: Final = 4096

@@ -53,6 +53,7 @@ class MetricsPage(Collector):
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
+        self._labelled: set[str] = set()
         self._server: WSGIServer | None = None
 
     def serve(self, address: str) -> str:
@@ -87,13 +88,20 @@ class MetricsPage(Collector):
         yield from self._gauges(known)
 
     def _topics(self) -> set[str]:
-        """The topics that get labels of their own: those with the most messages."""
+        """The topics that get labels of their own: those that have one, and then those with the most messages.
+
+        A topic that went to `other` and back would take its counts along: Prometheus takes a counter that is less than
+        before for one that has begun anew.
+        """
         weights: dict[str, int] = defaultdict(int)
         for partition in self.gauges.get("partitions", []):
             weights[partition["topic"]] += partition["scheduled"] + partition["leased"]
         for (_, topic), count in dict(self.core.messages).items():
             weights[topic] += count
-        return set(sorted(weights, key=lambda topic: (-weights[topic], topic))[: limits.METRICS_TOPICS_MAX])
+        labelled = self._labelled & weights.keys()
+        others = sorted(weights.keys() - labelled, key=lambda topic: (-weights[topic], topic))
+        self._labelled = labelled | set(others[: limits.METRICS_TOPICS_MAX - len(labelled)])
+        return self._labelled
 
     def _counters(self, known: set[str]) -> Iterable[Metric]:
         core = self.core

@@ -72,6 +72,36 @@ def test_ten_thousand_topics_do_not_make_ten_thousand_labels() -> None:
     assert any(f'topic="{OTHER}"' in line for line in shown)
 
 
+def test_no_counter_goes_back_when_another_topic_becomes_larger() -> None:
+    """It took a label from the smallest, and its counts from `other`: rates showed all of `other` as news."""
+    metrics = CoreMetrics()
+    for number in range(limits.METRICS_TOPICS_MAX + 2):
+        metrics.messages["push", f"t{number:04}"] += 1_000 - number
+    page = MetricsPage(metrics)
+    before = counts_of(page)
+    metrics.messages["push", f"t{limits.METRICS_TOPICS_MAX:04}"] += 500
+    after = counts_of(page)
+    assert before.keys() == after.keys()
+    assert [topic for topic, count in before.items() if after[topic] < count] == []
+    assert after[OTHER] == before[OTHER] + 500
+
+
+def test_the_label_of_a_topic_that_has_gone_is_free() -> None:
+    metrics = CoreMetrics()
+    for number in range(limits.METRICS_TOPICS_MAX + 1):
+        metrics.messages["push", f"t{number:04}"] += 1_000 - number
+    page = MetricsPage(metrics)
+    assert OTHER in counts_of(page)
+    metrics.forget("t0000")
+    assert OTHER not in counts_of(page)
+
+
+def counts_of(page: MetricsPage) -> dict[str, float]:
+    """Messages by the label of their topic."""
+    families = {family.name: family for family in page.collect()}
+    return {sample.labels["topic"]: sample.value for sample in families["dueq_messages"].samples}
+
+
 def test_the_lateness_of_the_many_is_added_up() -> None:
     metrics = CoreMetrics()
     for number in range(limits.METRICS_TOPICS_MAX + 3):
