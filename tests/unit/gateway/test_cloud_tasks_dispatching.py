@@ -41,7 +41,7 @@ class Message:
     async def ack(self) -> None:
         pass
 
-    async def extend(self, seconds: float, *, wait: bool) -> None:
+    async def extend(self, seconds: float, *, wait: bool, timeout: float = 30.0) -> None:
         raise NotLeader("nobody leads")
 
 
@@ -108,6 +108,45 @@ def test_a_task_that_is_not_sent_for_an_error_of_the_mesh_goes_back(
         assert await stage.released.get() == "m1"
         await stage.sent.wait()  # the second
         await worker.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_task_is_sent_with_a_lease_that_outlasts_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else another gateway sends it, too, while the receiver is at work on it."""
+    monkeypatch.setattr(dispatching, "_DRAIN_S", 0.01)
+
+    class Slow(Message):
+        """The mesh takes long to extend its lease."""
+
+        async def extend(self, seconds: float, *, wait: bool, timeout: float = 30.0) -> None:
+            self.lease = seconds - timeout
+
+    class Mesh(Stage):
+        """Its consumer has such a task, and it takes long to say how that was sent before."""
+
+        left: float
+
+        async def __aiter__(self) -> AsyncIterator[Message]:
+            self.message = Slow(1, self.released, 2, 30.0)
+            yield self.message
+
+        async def get(self, *_: Any) -> Any:
+            self.message.lease -= 20.0
+            return SimpleNamespace(reason="")
+
+        async def send(self, *_: Any) -> None:
+            self.left = self.message.lease
+            await super().send()
+
+    async def run() -> None:
+        stage: Any = Mesh()
+        worker = _Worker(
+            stage, stage, QueueName("p", "l", "q"), Configuration(), lambda: 1_000_000, Room(8), None
+        )
+        await stage.sent.wait()
+        await worker.stop()
+        assert stage.left > 15.0
 
     asyncio.run(asyncio.wait_for(run(), 30))
 

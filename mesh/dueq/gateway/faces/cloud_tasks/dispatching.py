@@ -254,9 +254,10 @@ class _Worker:
             return
         deadline_s = task.deadline_ms / 1000
         try:
-            if message.lease < deadline_s + _SPARE_S:
-                await message.extend(deadline_s + _SPARE_S, wait=True)
             before = await self._attempts(message)
+            # Last, and soon done: what takes time before the request takes it from the lease.
+            if message.lease < deadline_s + _SPARE_S:
+                await message.extend(deadline_s + _SPARE_S, wait=True, timeout=_SPARE_S / 2)
         except DueqError as error:
             log.info("cloud_tasks.put_back", queue=str(self._name), error=str(error))
             await self._end(message, "release", delay=_PUT_BACK_S)
