@@ -203,23 +203,26 @@ class Doq:
             if not pulled:
                 raise DoqError(Kind.MISSING, _DEQUEUE, f"Queue is empty: {name}")
             [message] = pulled
-            if number.is_one(message.key):
-                break
-            # Somebody has put it in by another API: nobody could settle it by a number.
-            reason = f"the key {message.key!r:.80} is no number of doq"
-            await self._client.settle(topic, [(message.id, message.token)], "nack", dead=True, reason=reason)
-        lease, shown = (message.id, message.token), _shown(found, message)
-        try:
-            if room is not None:
-                room(len(shown.content.encode()))
-        except Busy:
-            await self.give_back(name, lease)
-            raise
-        self._rates.count(name, "dequeue")
-        if ack:
-            await self._client.settle(topic, [lease], "ack")
-            self._rates.count(name, "ack")
-        return shown, lease
+            lease = message.id, message.token
+            if not number.is_one(message.key):
+                # Somebody has put it in by another API: nobody could settle it by a number.
+                reason = f"the key {message.key!r:.80} is no number of doq"
+                await self._client.settle(topic, [lease], "nack", dead=True, reason=reason)
+                continue
+            shown = _shown(found, message)
+            try:
+                if room is not None:
+                    room(len(shown.content.encode()))
+            except Busy:
+                await self.give_back(name, lease)
+                raise
+            if ack:
+                [outcome] = await self._client.settle(topic, [lease], "ack")
+                if outcome is not Outcome.DONE:
+                    continue  # its lease was over, and so it comes again
+                self._rates.count(name, "ack")
+            self._rates.count(name, "dequeue")
+            return shown, lease
 
     async def give_back(self, name: str, lease: Lease) -> None:
         """Give a message back as it was: nobody has seen it."""
