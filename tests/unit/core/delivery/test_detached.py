@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dueq.core.ports.events import Route
 from dueq_codecs.messages import Code, ConsumerAction
 from dueq_codecs.records import LEVEL_OF_KINDS, RecordKind
@@ -26,6 +28,13 @@ def successor(stage: Stage, ms: float) -> Stage:
     other.leds[1] = led
     other.dispatcher.lead(led, at(ms))
     return other
+
+
+def led_anew(old: Stage, new: Stage, ms: float) -> None:
+    led = Led(1, epoch=2, timeline=old.leds[1].timeline)
+    led.payloads = old.leds[1].payloads
+    new.leds[1] = led
+    new.dispatcher.lead(led, at(ms))
 
 
 def test_silence_ends_the_session_and_not_the_leases() -> None:
@@ -164,3 +173,45 @@ def test_who_comes_back_gets_nothing_of_what_another_one_was_parted_from() -> No
     assert (keys_in(push), push.consumer_id) == (pushes[ALICE], ALICE)
     (status,) = stage.dispatcher.sessions(at(20_000))
     assert status.leases == 1
+
+
+def test_a_goodbye_returns_what_it_lists_under_a_token_of_another_lease() -> None:
+    """It means an earlier lease of the same message: it does not have this one."""
+    stage, keys = detached()
+    stage.frame(ConsumerAction.GOODBYE, 20, number=9, held=[(1, keys[0], 1)], detached=True)
+    stage.attach(20, BOB)
+    (push,) = stage.run(20)
+    assert (keys_in(push), push.attempt.tolist()) == (keys, [1])
+
+
+def test_who_is_attached_at_a_new_leader_counts_detached_leases_as_its_own_at_once() -> None:
+    """They take its credit before it has attached again."""
+    old, _ = detached(count=2)
+    new = Stage(partitions=0)
+    new.attach(50, credit=2, lease_ms=60_000, detached=True)
+    led_anew(old, new, 100)
+    (status,) = new.dispatcher.sessions(at(100))
+    assert (status.leases, status.leased_bytes) == (2, 8)
+
+
+def test_detached_leases_are_nobodys_to_who_holds_none_at_a_new_leader() -> None:
+    """Neither its goodbye nor its silence ends what an earlier process of it may still hold."""
+    old, _ = detached()
+    new = Stage(partitions=0)
+    new.attach(50, lease_ms=60_000)
+    led_anew(old, new, 100)
+    (status,) = new.dispatcher.sessions(at(100))
+    assert status.leases == 0
+    new.frame(ConsumerAction.GOODBYE, 200, number=9)
+    new.run(20_000)
+    assert kinds(new) == []
+
+
+@pytest.mark.parametrize("other", [b"a" * 8 + b"b" * 8, b"b" * 8 + b"a" * 8], ids=["low", "high"])
+def test_who_comes_back_is_known_by_the_whole_of_its_id(other: bytes) -> None:
+    stage, _ = detached()
+    stage.run(12_000)
+    stage.attach(20_000, other, lease_ms=60_000, detached=True)
+    stage.run(20_000)
+    (status,) = stage.dispatcher.sessions(at(20_000))
+    assert status.leases == 0

@@ -312,3 +312,113 @@ def test_an_inherited_lease_counts_from_when_no_earlier_leader_can_push_it_any_m
     assert kinds(new) == []
     new.run(9000)
     assert kinds(new) == [RecordKind.EXPIRE]
+
+
+def test_a_pause_of_the_process_is_no_silence() -> None:
+    """As long as it lasted, nobody could be heard."""
+    stage = Stage()
+    stage.attach(0)
+    stage.insert([12_000])
+    stage.dispatcher.shift(6_000_000, at(6_000))
+    assert len(stage.run(12_000)) == 1, "it is as healthy as six seconds before"
+    stage.run(15_999)
+    assert [session.consumer_id for session in stage.dispatcher.sessions(at(15_999))] == [ALICE.hex()]
+    stage.run(16_000)
+    assert stage.dispatcher.sessions(at(16_000)) == []
+
+
+def test_inherited_leases_count_with_their_bytes() -> None:
+    old, keys = pushed(count=2)
+    new = successor(old, 100)
+    [status] = new.dispatcher.sessions(at(100))
+    assert (status.attached, status.leases, status.leased_bytes) == (False, 2, 8)
+    new.attach(110, credit_bytes=8, lease_ms=60_000, held=[(1, key, 2) for key in keys])
+    new.insert([150], 110)
+    assert new.run(150) == []
+
+
+def test_who_was_only_known_from_leases_of_a_partition_that_goes_elsewhere_is_forgotten() -> None:
+    """Who is attached stays, and so does who has leases of another partition."""
+    old = Stage(partitions=2)
+    for uid in (1, 2):
+        old.insert([10], uid=uid)
+    old.attach(0, lease_ms=60_000)
+    old.run(0)
+    assert old.run(10)
+    new = Stage(partitions=0)
+    for uid in (1, 2):
+        led = Led(uid, epoch=2, timeline=old.leds[uid].timeline)
+        led.payloads = old.leds[uid].payloads
+        new.leds[uid] = led
+        new.dispatcher.lead(led, at(100))
+    new.attach(100, BOB)
+
+    def known() -> list[tuple[str, int]]:
+        return [(status.consumer_id, status.leases) for status in new.dispatcher.sessions(at(100))]
+
+    assert known() == [(ALICE.hex(), 2), (BOB.hex(), 0)]
+    new.dispatcher.unlead(2, at(110))
+    assert known() == [(ALICE.hex(), 1), (BOB.hex(), 0)]
+    new.dispatcher.unlead(1, at(120))
+    assert known() == [(BOB.hex(), 0)]
+
+
+def test_what_a_late_goodbye_has_left_counts_for_a_later_process_of_the_name() -> None:
+    old, new = Stage(partitions=2), Stage(partitions=1)
+    for stage in (old, new):
+        stage.attach(0, life=1, lease_ms=60_000)
+    old.insert([40, 40], 31, uid=2)
+    assert old.run(40)
+    led_on(old, new, 100)
+    new.frame(ConsumerAction.GOODBYE, 200, life=1, number=2)
+    [status] = new.dispatcher.sessions(at(200))
+    assert (status.attached, status.leases, status.leased_bytes) == (False, 2, 8)
+
+
+@pytest.mark.parametrize("life", [0, 7])
+def test_a_goodbye_returns_what_this_leader_has_granted_and_leaves_no_session(life: int) -> None:
+    stage = Stage()
+    stage.insert([10])
+    stage.attach(0, life=life, lease_ms=60_000)
+    stage.run(0)
+    assert stage.run(10)
+    stage.frame(ConsumerAction.GOODBYE, 20, life=life, number=9)
+    stage.run(20)
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE]
+    assert stage.dispatcher.sessions(at(20)) == []
+
+
+def test_a_goodbye_of_a_consumer_without_a_name_returns_what_it_has_inherited() -> None:
+    """No later process of it can have these leases, though it has not attached since."""
+    old, _ = pushed()
+    new = Stage(partitions=0)
+    new.attach(50, lease_ms=60_000)
+    led = Led(1, epoch=2, timeline=old.leds[1].timeline)
+    led.payloads = old.leds[1].payloads
+    new.leds[1] = led
+    new.dispatcher.lead(led, at(100))
+    new.frame(ConsumerAction.GOODBYE, 200, number=9)
+    new.run(200)
+    assert kinds(new) == [RecordKind.RELEASE]
+    assert new.dispatcher.sessions(at(200)) == []
+
+
+def test_each_of_two_silent_consumers_is_ended_when_its_own_time_is_over() -> None:
+    """At the first look neither was, and the one that has been silent for longer is looked at first."""
+    stage = Stage()
+    stage.attach(0)
+    stage.attach(3_000, BOB)
+    stage.beat(2_000, number=2)
+    stage.run(10_000)
+    assert len(stage.dispatcher.sessions(at(10_000))) == 2
+    stage.run(12_000)
+    assert [session.consumer_id for session in stage.dispatcher.sessions(at(12_000))] == [BOB.hex()]
+
+
+def test_where_nobody_is_left_no_further_look_is_wanted() -> None:
+    """The broker would have turn after turn for nothing."""
+    stage = Stage()
+    stage.attach(0)
+    stage.run(10_000)
+    assert stage.dispatcher.sessions(at(10_000)) == []
+    assert stage.dispatcher.next_deadline_us(at(10_001)) is None
