@@ -117,6 +117,15 @@ def test_a_paused_server_can_be_stopped(running: ZooKeeperServer) -> None:
     assert running.pid == 0
 
 
+def test_all_of_it_is_in_its_folder_whatever_that_is_called(tmp_path: Path) -> None:
+    """Java read the name in another encoding, and the data went into a folder beside it."""
+    server = ZooKeeperServer(tmp_path / r"Jürgen\t")
+    server.start()
+    server.stop()
+    assert list(tmp_path.iterdir()) == [server.folder]
+    assert (server.folder / "data" / "version-2").is_dir()
+
+
 def test_a_wanted_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

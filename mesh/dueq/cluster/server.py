@@ -38,6 +38,9 @@ _JAVA_OPTIONS: Final = (
     "-XX:TieredStopAtLevel=1",
     "-Dorg.apache.logging.log4j.level=WARN",
 )
+_CONFIG: Final = "zoo.cfg"
+_DATA: Final = "./data"
+"""As seen from the server's folder, in which it runs: Java reads a configuration in an encoding of its own."""
 _INSTEAD: Final = "or do without ZooKeeper: `dueq up --brokers 1 --no-zookeeper`"
 _POLL_S: Final = 0.02
 _TERM_S: Final = 5.0
@@ -121,12 +124,11 @@ class ZooKeeperServer:
         java, classpath = _java(), _classpath()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._port = self._choose_port()
-        config = self._write_config()
+        self._write_config()
         if len(list((self.folder / "data" / "version-2").glob("log.*"))) > _LOGS_KEPT:
             # A standalone server never purges by itself.
-            data = str(self.folder / "data")
-            self._launch([java, "-cp", classpath, _PURGE, data, data, "-n", "3"]).wait()
-        self._process = self._launch([java, *_JAVA_OPTIONS, "-cp", classpath, _MAIN, str(config)])
+            self._launch([java, "-cp", classpath, _PURGE, _DATA, _DATA, "-n", "3"]).wait()
+        self._process = self._launch([java, *_JAVA_OPTIONS, "-cp", classpath, _MAIN, f"./{_CONFIG}"])
         try:
             self._wait_until_serving(timeout_s)
         except BaseException:
@@ -193,11 +195,10 @@ class ZooKeeperServer:
             last = 0
         return last if last and is_free(last) else free_ports(1)[0]
 
-    def _write_config(self) -> Path:
-        path = self.folder / "zoo.cfg"
+    def _write_config(self) -> None:
         lines = (
             "tickTime=500",
-            f"dataDir={self.folder / 'data'}",
+            f"dataDir={_DATA}",
             f"clientPortAddress={_HOST}",
             f"clientPort={self._port}",
             "minSessionTimeout=500",
@@ -209,8 +210,7 @@ class ZooKeeperServer:
             "autopurge.purgeInterval=1",
             "preAllocSize=1024",
         )
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        return path
+        (self.folder / _CONFIG).write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
 
     def _wait_until_serving(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
