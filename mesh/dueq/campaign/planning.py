@@ -24,6 +24,7 @@ from dueq.errors import InvalidRequest
 from dueq.limits import DUE_MS_MAX
 from dueq.spark.failures import cause
 from dueq.spark.loading import horizon_end_ms, topic_of
+from dueq.time_text import instant_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,6 +90,11 @@ def planned(
             if spec.smoothing is not None and report.messages:
                 tell("smoothing")
                 spreading = spread(spark, endpoints, spec, messages, keep)
+                if spreading.last_ms > last_ms:
+                    raise InvalidRequest(
+                        f"[smoothing] the last messages would leave at {instant_text(spreading.last_ms)}, "
+                        f"beyond the topic's horizon ({instant_text(last_ms)}); raise per_second"
+                    )
                 messages, after = spreading.messages, spreading.slots.after.coarser(60)
                 existing = spreading.existing.coarser(60)
                 report.per_second, report.longest_delay_s = (
