@@ -116,12 +116,15 @@ class NaiveMemory:
         if self._answers_of[answer.client] > self.limits.window:
             mine = (other for other in self.answers if other.client == answer.client)
             self._drop(min(mine, key=lambda other: other.number))
+        self._make_room()
+        return Code.OK, answer, True
+
+    def _make_room(self) -> None:
         while self._weight() > self.limits.bytes_max:
             if self.answers:
                 self._drop(self.answers[0])
             else:
                 del self.floors[self._idle()[0][1]]
-        return Code.OK, answer, True
 
     def note(self, answer: Answer, met: list[Met]) -> None:
         """Note what the rows of an INSERT met, or that all took effect."""
@@ -131,6 +134,7 @@ class NaiveMemory:
         self._rows -= answer.extra if answer in self.answers else 0
         answer.met = met
         self._rows += answer.extra if answer in self.answers else 0
+        self._make_room()
 
     def names(self) -> set[tuple[str, int]]:
         """Return (client in hex, number) of everything remembered, floors too."""

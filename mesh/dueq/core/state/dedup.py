@@ -159,8 +159,7 @@ class Deduplication:
         self._changed[key] = None
         if len(client.sequences) > self.limits.window:
             self._drop(client, client.sequences[0])
-        while self.bytes > self.limits.bytes_max and self._drop_oldest():
-            pass
+        self._make_room()
         return Verdict(Code.OK, answer, True)
 
     def _add(self, client: _Client, sequence: int, answer: Answer, *, saved: bool) -> None:
@@ -199,6 +198,7 @@ class Deduplication:
         slot = client.slot_of(request.sequence) if client is not None else NO_SLOT
         if slot != NO_SLOT:
             self.bytes += self._answers.set_met(slot, answer)
+            self._make_room()
 
     def recall(self, request: RequestRef) -> Verdict | None:
         """Return the earlier outcome of a request, or that nobody knows it any more; None for a fresh one."""
@@ -237,6 +237,10 @@ class Deduplication:
             client = self._clients[client_id] = _Client(client_id)
             self.bytes += CLIENT_BYTES
         return client
+
+    def _make_room(self) -> None:
+        while self.bytes > self.limits.bytes_max and self._drop_oldest():
+            pass
 
     def _drop_oldest(self) -> bool:
         if self._answers:

@@ -64,6 +64,20 @@ def test_what_the_rows_of_an_insert_met_counts_until_its_answer_is_forgotten() -
     assert dedup.bytes == 0
 
 
+def test_what_the_rows_of_an_insert_met_takes_the_room_of_the_oldest_answers_at_once() -> None:
+    """The next request may be long in coming."""
+    dedup = Deduplication(DedupLimits(bytes_max=2 * (CLIENT_BYTES + ANSWER_BYTES)))
+    insert(dedup, 1, 1, 1)
+    request = RequestRef((2).to_bytes(16, "big"), 1, 7, 3)
+    verdict = dedup.judge(request, Record(RecordKind.INSERT, 1, 2, 1, 1000), 0, 0, 0)
+    assert verdict.answer is not None
+    assert told(dedup, 1, 1) == Code.OK
+    dedup.fill_in_met(request, verdict.answer, Met(np.full(3, Outcome.KEPT, np.uint8), np.zeros(3, PRESENT)))
+    assert dedup.bytes <= dedup.limits.bytes_max
+    assert told(dedup, 1, 1) == Code.OUTCOME_UNKNOWN
+    assert told(dedup, 2, 1, 7) == Code.OK
+
+
 def test_a_row_is_deleted_though_its_client_came_back_and_went_within_one_checkpoint() -> None:
     """With little room: forgotten, remembered anew and forgotten again, before the disk knew of the first."""
     dedup = Deduplication(DedupLimits(age_ms=1000))
