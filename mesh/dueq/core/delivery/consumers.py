@@ -149,6 +149,7 @@ class ConsumerSession:
     def shift(self, gap_us: int) -> None:
         """The process was paused: as long, nothing could be heard of it."""
         self.heard_us += gap_us
+        self.lapsed_us += gap_us
         self.chunk_us += gap_us
         self.unseen = deque(push._replace(sent_us=push.sent_us + gap_us) for push in self.unseen)
 

@@ -327,6 +327,19 @@ def test_a_pause_of_the_process_is_no_silence() -> None:
     assert stage.dispatcher.sessions(at(16_000)) == []
 
 
+def test_who_let_a_lease_run_out_says_nothing_by_a_pause_of_the_process() -> None:
+    """It may have died, as before the pause: only a frame of its own says that it lives."""
+    stage, _ = pushed(lease_ms=1_000)
+    stage.run(1_010)
+    [session] = stage.dispatcher._consumers.by_number.values()
+    assert session.free_rows(at(1_020)) == 0
+    stage.dispatcher.shift(2_000_000, at(3_020))
+    assert session.free_rows(at(3_020)) == 0
+    assert stage.run(3_020) == []
+    stage.beat(3_030, number=2, lease_ms=1_000)
+    assert [push.attempt.tolist() for push in stage.run(3_030)] == [[2]]
+
+
 def test_inherited_leases_count_with_their_bytes() -> None:
     old, keys = pushed(count=2)
     new = successor(old, 100)
