@@ -35,6 +35,9 @@ SLOWEST_LINK: Final = 1 << 20
 """Bytes of chunks a second that every consumer's link is taken to carry: chunks sent anew would only clog it."""
 TRAVEL_SHARE: Final = 4
 """Chunks are waited for during this part of a lease at most: to be pushed again, it needs half of its time."""
+REPAIR_US: Final = 1_250_000
+"""And no longer than leaves as much of that half: a consumer that lacks something says so each second, and what it
+lacks may have to be read."""
 FILLERS_MAX: Final = 256
 """Lost pushes that one beat repairs."""
 
@@ -161,7 +164,8 @@ class Resending:
 def _late(session: ConsumerSession, now: Now) -> list[SentPush]:
     """Return the first pushes that should have been seen by now, with all that is on its way before them."""
     late, ahead = [], 0
-    longest_us = session.lease_ms * 1000 // TRAVEL_SHARE
+    lease_us = session.lease_ms * 1000
+    longest_us = max(min(lease_us // TRAVEL_SHARE, lease_us // 2 - RESEND_US - REPAIR_US), 0)
     for push in session.unseen:
         ahead += push.upload_bytes
         travel_us = min(ahead * 1_000_000 // SLOWEST_LINK, longest_us)

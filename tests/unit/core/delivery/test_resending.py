@@ -326,6 +326,13 @@ def test_a_lost_chunk_is_repaired_while_much_of_the_lease_is_left() -> None:
     assert [keys_in(push) for push in stage.run(7_000)] == [keys]
 
 
+def test_a_lost_chunk_of_a_short_lease_is_repaired_before_half_of_the_lease_is_over() -> None:
+    """Its consumer speaks once a second: at the next beat it would be too late."""
+    stage, keys = long_pushed([10], 16, lease_ms=5_000)
+    assert [message.chunk for message in beats_unseen(stage, 968, 1_970, 5_000)] == list(range(16))
+    assert [keys_in(push) for push in stage.run(1_970)] == [keys]
+
+
 def led_again(stage: Stage, ms: float) -> None:
     """Leadership is lost and won again: the leases have other places in a new table."""
     led = stage.leds[1]
