@@ -227,7 +227,9 @@ class Looking:
         """Answer with a message, and its payload (`whole`) or only its key and headers."""
         if body is not None:
             self._answer(look, document, body if whole else body[: prefix_bytes(document["meta"], body)])
-        elif not look.again and look.led:
+        elif not look.led:
+            self._no_leader(look)
+        elif not look.again:
             look.again = True
             self._look_up(look, self._ctx.turn)
         else:

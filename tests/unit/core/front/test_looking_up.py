@@ -480,6 +480,16 @@ def test_a_payload_that_cannot_be_read_twice_is_damage(broker: Broker, led: Led)
     assert broker.metrics.errors == {"payload_unreadable": 1}
 
 
+def test_a_payload_that_cannot_be_read_after_the_leadership_is_no_damage(broker: Broker, led: Led) -> None:
+    led.cached = None
+    broker.ask(payload=True)
+    broker.found(waiting())
+    led.led_by_another()
+    broker.payload_came(None)
+    assert (broker.codes(), led.looked) == ([Code.NOT_LEADER], [])
+    assert broker.metrics.errors == {"not_leader": 1}
+
+
 # ---------------------------------------------------------------- chunks
 
 
