@@ -11,12 +11,12 @@ import click
 from rich.text import Text
 
 from dueq import Client, Filter, ScheduledMessage
+from dueq.cli import where
 from dueq.cli.browse import document_of
 from dueq.cli.instants import duration
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.outcomes import counted, known, report
 from dueq.cli.tables import new_table, print_table
-from dueq.cli.where import wait_for
 from dueq.time_text import instant_text
 
 _DEAD = Filter(state="dead")
@@ -85,9 +85,7 @@ def redrive(
             with client.producer(topic) as producer:
                 return report(ids, known(producer.redrive_many, list(ids)), "redriven", as_json=False)
         _ask(client, topic, "Redrive", yes)
-        work = client.redrive_where(topic, _DEAD, spread=spread or 0.0)
-        wait_for(work)
-    click.echo(f"{work.done:,} redriven")
+        where.report(client.redrive_where(topic, _DEAD, spread=spread or 0.0), "redriven")
     return 0
 
 
@@ -103,8 +101,7 @@ def discard(topic: str, ids: tuple[str, ...], yes: bool, endpoint: tuple[str, ..
             with client.producer(topic) as producer:
                 return report(ids, known(producer.discard_many, list(ids)), "discarded", as_json=False)
         _ask(client, topic, "Discard", yes)
-        done = client.purge(topic, "dead")
-    click.echo(f"{done.done:,} discarded")
+        where.report(client.purge(topic, "dead", wait=False), "discarded")
     return 0
 
 

@@ -19,6 +19,7 @@ from dueq.cli.instants import duration, instant
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import cleaned, new_console, new_table, print_table
 from dueq.cli.topic_settings import settings_options
+from dueq.cli.where import wait_for
 from dueq.client.arguments import KINDS
 from dueq.client.topics import PartitionInfo
 from dueq.time_text import duration_text, instant_text
@@ -299,8 +300,9 @@ def purge(name: str, state: str, yes: bool, endpoint: tuple[str, ...], timeout: 
             count = counts[state] if state in counts else sum(counts.values())
             which = {"waiting": "that wait", "dead": "that are dead"}.get(state, "that wait or are dead")
             click.confirm(f"Cancel all messages of {name} {which}, about {count:,}?", abort=True)
-        done = client.purge(name, state)
-    click.echo(f"purged {name}: {done.done:,} cancelled, {done.skipped.get('leased', 0):,} with a consumer")
+        work = client.purge(name, state, wait=False)
+        wait_for(work)
+    click.echo(f"purged {name}: {work.done:,} cancelled, {work.skipped.get('leased', 0):,} with a consumer")
 
 
 def _document(info: TopicInfo) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def cancel(
     chosen = Filter(**wanted)
     with connect(endpoint, timeout) as client:
         if _wanted(client, topic, chosen, "cancelled", yes, dry):
-            _report(client.cancel_where(topic, chosen, name=name), "cancelled")
+            report(client.cancel_where(topic, chosen, name=name), "cancelled")
 
 
 @where.command()
@@ -114,7 +114,7 @@ def shift(
     chosen = Filter(**wanted)
     with connect(endpoint, timeout) as client:
         if _wanted(client, topic, chosen, "shifted", yes, dry):
-            _report(client.shift_where(topic, chosen, by=by, name=name), "shifted")
+            report(client.shift_where(topic, chosen, by=by, name=name), "shifted")
 
 
 @where.command()
@@ -143,7 +143,7 @@ def move(
     due, chosen = chosen_due(at, after), Filter(**wanted)
     with connect(endpoint, timeout) as client:
         if _wanted(client, topic, chosen, "moved", yes, dry):
-            _report(client.move_where(topic, chosen, to=due, spread=spread, name=name), "moved")
+            report(client.move_where(topic, chosen, to=due, spread=spread, name=name), "moved")
 
 
 @where.command()
@@ -166,7 +166,7 @@ def change(
     chosen = Filter(**wanted)
     with connect(endpoint, timeout) as client:
         if _wanted(client, topic, chosen, "changed", yes, dry):
-            _report(client.change_where(topic, chosen, rank=rank, name=name), "changed")
+            report(client.change_where(topic, chosen, rank=rank, name=name), "changed")
 
 
 @where.command()
@@ -192,7 +192,7 @@ def redrive(
     chosen = Filter(**wanted, state="dead")
     with connect(endpoint, timeout) as client:
         if _wanted(client, topic, chosen, "redriven", yes, dry):
-            _report(client.redrive_where(topic, chosen, spread=spread, name=name), "redriven")
+            report(client.redrive_where(topic, chosen, spread=spread, name=name), "redriven")
 
 
 @where.command()
@@ -213,7 +213,7 @@ def discard(
     chosen = Filter(**wanted, state="dead")
     with connect(endpoint, timeout) as client:
         if _wanted(client, topic, chosen, "discarded", yes, dry):
-            _report(client.discard_where(topic, chosen, name=name), "discarded")
+            report(client.discard_where(topic, chosen, name=name), "discarded")
 
 
 @where.command()
@@ -282,7 +282,8 @@ def _wanted(client: Client, topic: str, wanted: Filter, verb: str, yes: bool, dr
     return True
 
 
-def _report(work: Pass, done: str) -> None:
+def report(work: Pass, done: str) -> None:
+    """Wait for a pass, and say what it has done and what it has left."""
     wait_for(work)
     click.echo(f"{work.done:,} {done}{_skipped(work.skipped)}")
 
@@ -292,5 +293,6 @@ def wait_for(work: Pass) -> None:
     try:
         work.wait()
     except (DueqError, KeyboardInterrupt):
-        click.echo(f"dueq: the pass goes on in the mesh: dueq where show {work.topic} {work.name}", err=True)
+        for name in work.names:
+            click.echo(f"dueq: the pass goes on in the mesh: dueq where show {work.topic} {name}", err=True)
         raise

@@ -22,7 +22,9 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("error", "code"), [(Disconnected("no broker could be reached in time"), 1), (KeyboardInterrupt(), 130)]
 )
-@pytest.mark.parametrize("words", [["where", "cancel"], ["dead", "redrive"]])
+@pytest.mark.parametrize(
+    "words", [["where", "cancel"], ["dead", "redrive"], ["dead", "discard"], ["topic", "purge"]]
+)
 def test_a_command_that_does_not_see_the_end_says_how_to_look(
     topic: str,
     words: list[str],
