@@ -111,7 +111,8 @@ class Merged:
         width = min(width, info.partitions - at.first)
         if width <= 0:
             return [], None
-        places: list[Place | None] = at.places if len(at.places) == width else [_BEGIN] * width
+        # Partitions may have been added since the page before.
+        places: list[Place | None] = [*at.places, *[_BEGIN] * width][:width]
         found = await asyncio.gather(
             *(
                 self._some(client, at.first + index, place, info.kind)

@@ -108,6 +108,18 @@ def test_a_search_by_key_finds_them_all(partitions: list[list[int]], limit: int,
     assert found == sorted(due for dues in partitions for due in dues if due % 2)
 
 
+def test_no_message_comes_twice_though_partitions_are_added_between_two_pages() -> None:
+    merged = Merged("mail", "waiting", None, None, "", 2)
+    before = Topic([[1, 2, 5], [3]])
+    first, cursor = asyncio.run(merged.page(before, ""))  # type: ignore[arg-type]
+    assert cursor is not None
+    grown = Topic([[1, 2, 5], [3], [4]])
+    second, cursor = asyncio.run(merged.page(grown, cursor))  # type: ignore[arg-type]
+    assert [message.waits_until for message in [*first, *second]] == [1, 2, 3, 4]
+    assert cursor is not None
+    assert [message.waits_until for message in asyncio.run(merged.page(grown, cursor))[0]] == [5]  # type: ignore[arg-type]
+
+
 def test_a_page_looks_at_so_many_messages_of_each_partition_and_no_more() -> None:
     topic = Topic([list(range(100_000)), list(range(100_000))])
     page, _ = asyncio.run(Merged("mail", "waiting", None, None, "", 50).page(topic, ""))  # type: ignore[arg-type]
