@@ -50,6 +50,8 @@ DEFAULT_BACKOFF: Final = Backoff(first=5.0, factor=4.0, longest=6 * 3600.0, jitt
 """Of a topic that gets an endpoint and has no back-off: otherwise a failing receiver would be asked without end."""
 GRACE_S: Final = 24 * 3600.0
 """How long messages are signed with a secret beside the one that has followed it."""
+PRESENT: Final = -1
+"""In place of a version that an endpoint must have: any, but it must be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,9 +387,11 @@ def new_secret() -> str:
 
 
 def _expect(name: str, present: int, wanted: int | None) -> None:
-    if wanted is not None and present != wanted:
-        has = f"has version {present}" if present else "is not there"
-        raise VersionDiffers(f"endpoint {name!r} {has}, and version {wanted} was expected", present)
+    if wanted is None or present == wanted or (wanted == PRESENT and present):
+        return
+    has = f"has version {present}" if present else "is not there"
+    expected = "one" if wanted == PRESENT else f"version {wanted}"
+    raise VersionDiffers(f"endpoint {name!r} {has}, and {expected} was expected", present)
 
 
 def _changed(

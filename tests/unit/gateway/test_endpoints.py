@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from dueq.client.endpoints import find
-from dueq.errors import Disconnected
+from dueq.errors import Disconnected, VersionDiffers
 from dueq.gateway.service import Service
 from dueq.gateway.v1 import endpoints
 from dueq.testing import amesh
@@ -71,5 +71,27 @@ def test_a_new_secret_is_told_whatever_the_mesh_says_after_it_is_stored(
             assert [each for each, _ in stored.document["secrets"]] == [second.secret, first.secret]
             assert [each.id for each in second.secrets] == [each for each, _ in stored.info().secrets]
             assert (first.sealed, second.sealed, second.version) == (None, None, "2")
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_an_endpoint_that_must_be_there_is_changed_and_not_created() -> None:
+    async def run() -> None:
+        with amesh() as found:
+            client = found.client()
+            await client.create_topic("bills")
+            webhooks: Any = SimpleNamespace(look=lambda: None)
+            asked = endpoints.NewEndpoint(topic="bills", url="https://example.com/hook")
+
+            async def put(if_match: str | None) -> endpoints.Endpoint:
+                version = await endpoints._seen("billing", if_match)
+                return await endpoints.put("billing", asked, Service(client), webhooks, version, Response())
+
+            with pytest.raises(VersionDiffers, match="is not there, and one was expected"):
+                await put("*")
+            assert await client.endpoints() == []
+            assert (await put(None)).version == "1"
+            asked.max_in_flight = 3
+            assert (await put(" * ")).version == "2"
 
     asyncio.run(asyncio.wait_for(run(), 30))

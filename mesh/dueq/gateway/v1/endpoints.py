@@ -133,7 +133,9 @@ async def _seen(
         ),
     ] = None,
 ) -> int | None:
-    """Return the version that `If-Match` names; None: any."""
+    """Return the version that `If-Match` names; None: any, or that there is none yet."""
+    if if_match is not None and if_match.strip() == "*":
+        return endpoints.PRESENT
     return version_seen(if_match, name, "endpoint")
 
 
