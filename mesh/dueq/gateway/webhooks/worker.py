@@ -30,6 +30,8 @@ from dueq_codecs.records import FILTERED
 from dueq_codecs.target import TargetRefused
 
 _SPARE_S: Final = limits.WEBHOOK_SPARE_MS / 1000
+_NEVER_MS: Final = 1 << 62
+"""When a pause ends that has no end, Unix ms."""
 _MARGIN_S: Final = 1.0
 """Of a lease beyond the time-out, as a request begins: for the answer to be settled."""
 _PUT_BACK_S: Final = 1.0
@@ -63,7 +65,9 @@ class Worker:
         self._slot = asyncio.Event()
         self._share = room.share(self._slot.set)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._gone = self._stopping = self._paused = self._left = False
+        self._gone = self._stopping = self._left = False
+        # When the pause of the topic ends by itself, as last seen, Unix ms; 0: it was not paused.
+        self._pause_ends_ms = 0
         self._holding: asyncio.Task[None] | None = None
         # Taken, and neither sent nor settled.
         self._taken: AsyncMessage | None = None
@@ -79,14 +83,15 @@ class Worker:
         """Take how the topic stands.
 
         A pause with an end may be one that a receiver has asked of another gateway: messages that are here already
-        wait, too. When somebody ends a pause of the topic, the pause that the receiver has asked for ends with it.
+        wait, too. When somebody ends a pause of the topic, the pause that the receiver has asked for ends with it, but
+        not a longer one, which the topic has not been told of.
         """
         counters = self.counters
         if endpoint.paused and endpoint.paused_until_ms > self.now_ms():
             counters.held_until_ms = max(counters.held_until_ms, endpoint.paused_until_ms)
-        elif self._paused and not endpoint.paused:
+        elif not endpoint.paused and counters.held_until_ms <= self._pause_ends_ms:
             counters.held_until_ms = 0
-        self._paused = endpoint.paused
+        self._pause_ends_ms = (endpoint.paused_until_ms or _NEVER_MS) if endpoint.paused else 0
 
     async def stop(self, drain_s: float | None = None) -> None:
         """Begin no more requests, give back what was not sent, and let those under way end.

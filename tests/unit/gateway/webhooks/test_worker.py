@@ -307,6 +307,37 @@ def test_whoever_resumes_the_topic_ends_the_pause_here_too() -> None:
     play(story)
 
 
+def test_the_end_of_a_pause_ends_no_longer_one_that_a_receiver_has_asked_for_since() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.worker.seen(StoredEndpoint("bills", 8, True, 1_030_000, stage.endpoint.document))
+        stage.now_ms = 1_030_000
+        stage.come(0)
+        stage.answer("m0", 429, "3600")
+        await stage.settled.get()
+        stage.worker.seen(StoredEndpoint("bills", 9, False, 0, stage.endpoint.document))
+        stage.come(1)
+        assert await stage.settled.get() == ("m1", "release", 3600.0)
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+@pytest.mark.parametrize("ends_ms", [4_630_000, 0])
+def test_the_end_of_a_pause_ends_what_a_receiver_has_asked_for_within_it(ends_ms: int) -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.come(0)
+        stage.answer("m0", 429, "3600")
+        await stage.settled.get()
+        stage.worker.seen(StoredEndpoint("bills", 8, True, ends_ms, stage.endpoint.document))
+        stage.worker.seen(StoredEndpoint("bills", 9, False, 0, stage.endpoint.document))
+        assert not stage.counters.held_until_ms
+        await stage.worker.stop(0)
+
+    play(story)
+
+
 def test_what_another_gateway_was_asked_for_holds_here_too() -> None:
     async def story() -> None:
         stage = Stage()
