@@ -83,6 +83,29 @@ def test_a_clock_that_steps_ahead_on_a_slow_network_makes_nothing_early(ahead_us
     stage.finish()
 
 
+def test_what_is_due_once_a_clock_that_was_an_hour_behind_is_right_comes_at_once() -> None:
+    """S2. Of two clocks nobody knows which is right, so mesh time is an hour behind until then."""
+    stage = Stage(brokers=2, replicas=2)
+    leader, other = stage.leader, next(name for name in stage.names if name != stage.leader)
+    clock, node = stage.nodes[leader].core._clock, stage.nodes[leader]  # type: ignore[union-attr]
+
+    def is_behind() -> bool:
+        return clock.mesh_now_us(node.now()) < node.now().wall_us - HOUR_US // 2
+
+    stage.nodes[other].wall_error_us = -HOUR_US
+    stage.until(is_behind, "mesh time is an hour behind")
+    consumer = attached(stage)
+    [message] = stage.stored(b"a", due=stage.now_ms + 1_000)
+    stage.run_ms(2_000)
+    stage.expect(not consumer.pushes, "it is not due by mesh time")
+    stage.nodes[other].wall_error_us = 0
+    stage.until(lambda: not is_behind(), "mesh time is right")
+    right_ms = stage.now_ms
+    [pushed] = stage.delivered(consumer, message)
+    stage.expect(pushed.at_ms - right_ms < 200, f"late by {pushed.at_ms - right_ms} ms")
+    stage.finish()
+
+
 def test_what_a_leader_in_the_future_has_stamped_is_not_late_at_the_next_one() -> None:
     """B2. Stamps that only grew would make everything late once one broker had been an hour ahead."""
     stage = Stage()

@@ -33,6 +33,7 @@ from dueq_chaos.sim.watching.invariants import Violation
 FOUND_BY: dict[str, Callable[[], None]] = {
     "epoch-answer-ignored": logs.test_two_quick_failovers_leave_one_log,
     "step-not-held": clocks.test_what_is_leased_already_waits_for_the_clocks_when_the_own_one_steps,
+    "leap-unnoticed": clocks.test_what_is_due_once_a_clock_that_was_an_hour_behind_is_right_comes_at_once,
     "set-back-by-too-little": partial(
         clocks.test_a_clock_that_steps_ahead_on_a_slow_network_makes_nothing_early, clocks.HOUR_US
     ),

@@ -35,6 +35,13 @@ STAGED: Final = (
         seeds=0,
     ),
     Bug(
+        "leap-unnoticed",
+        "Mesh time leaps ahead, and deadlines that were set by it stay where they were.",
+        "a defect of this product, found by a storm (98300189)",
+        (change("core.broker:BrokerCore._tick", "self._follow_clock(now)", "pass"),),
+        seeds=0,
+    ),
+    Bug(
         "set-back-by-too-little",
         "A clock that is ahead is set back by too little: it may still be ahead by a round trip.",
         "CockroachDB and Spanner: a clock that is read without its uncertainty",

@@ -73,6 +73,8 @@ from dueq.core.turn.settings import CoreSettings
 from dueq.instant import Now
 
 _TICK_US = 50_000
+_LEAP_US = 20_000
+"""Mesh time that has run so far ahead of deadlines makes messages late."""
 _CARE_AT_ONCE = 256
 """Partitions cared for in one tick. Where thousands want it (a broker has died) the turns must stay short all the
 same, or heartbeats come late and living brokers are taken for dead."""
@@ -132,6 +134,7 @@ class BrokerCore:
         self._peer_watch = PeerWatch(self._ctx, self._clock, self._topics, self._partitions, self._balance)
         self._stepping_aside = SteppingAside(self._ctx, self._clock, self._partitions)
         self._tick_at_us = now.mono_us
+        self._mesh_lead_us = 0  # mesh time less the monotonic clock, the least since all was looked at
         # The rest of the present round through all partitions that want care.
         self._round: deque[int] = deque()
         self._armed_us: int | None = None
@@ -231,7 +234,7 @@ class BrokerCore:
         for event in events:
             self._handlers[type(event)](event, now)
         if held and not self._clock.hold:
-            self._clock_released()
+            self._look_at_all()
         return bool(events) or held or self._clock.hold
 
     def push(self, now: Now) -> list[Effect]:
@@ -326,7 +329,15 @@ class BrokerCore:
             dispatcher.shift(gap_us, now)
         self._ctx.log("warning", "process.paused", gap_ms=gap_us // 1000)
 
-    def _clock_released(self) -> None:
+    def _follow_clock(self, now: Now) -> None:
+        """Deadlines are kept by the monotonic clock. If mesh time has leapt ahead of it, they may be over already."""
+        lead_us = self._clock.mesh_now_us(now) - now.mono_us
+        if lead_us - self._mesh_lead_us > _LEAP_US:
+            self._mesh_lead_us = lead_us
+            self._look_at_all()
+        self._mesh_lead_us = min(self._mesh_lead_us, lead_us)
+
+    def _look_at_all(self) -> None:
         """Messages that waited for the clocks may be pushed; after a start, elections were waiting, too."""
         for name in self._dispatchers:
             self._clients.stir(name)
@@ -373,6 +384,7 @@ class BrokerCore:
     def _tick(self, now: Now) -> None:
         ctx = self._ctx
         self._tick_at_us = now.mono_us + _TICK_US
+        self._follow_clock(now)
         self._peer_watch.tick(now)
         self._stepping_aside.tick(now)
         self._balance.tick(now)
