@@ -21,7 +21,7 @@ import dueq.spark
 from dueq import Client
 from dueq.cli.main import run
 from dueq.local import LocalMesh
-from dueq.spark.analytics import analyse
+from dueq.spark.analytics import analyse, lateness
 
 pytestmark = [
     pytest.mark.integration,
@@ -152,6 +152,18 @@ def test_an_export_is_evaluated(
     assert sum(int(row["delivered"]) for row in table(out / "lateness.csv")) == 20
     senders = table(out / "senders.csv")
     assert sum(int(row["scheduled"]) for row in senders if row["topic"] == topic) == 50
+
+
+def test_a_percentile_that_falls_on_the_end_of_a_bucket_is_its_bound(spark: SparkSession) -> None:
+    """999 of 1,000 are 99.9 per cent, though 1,000 times 0.999 is a little more in floating point."""
+    columns = (
+        "topic string, hour timestamp, delivered bigint, redelivered bigint, lateness_bounds_ms array<double>,"
+        " lateness_counts array<bigint>"
+    )
+    hour = datetime(2026, 1, 1)
+    frame = spark.createDataFrame([("t", hour, 1_000, 0, [1.0, 8.0], [500, 499, 1])], columns)
+    [row] = lateness(frame).collect()
+    assert (row["p50_ms"], row["p99_ms"], row["p99_9_ms"]) == (1.0, 8.0, 8.0)
 
 
 def test_topics_of_the_longest_names_are_exported_each_into_its_own_files(

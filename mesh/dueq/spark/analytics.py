@@ -67,7 +67,7 @@ def lateness(deliveries: DataFrame) -> DataFrame:
         F.sum("count").over(cell).alias("all"),
     ).where(F.col("all") > 0)
     columns = [
-        F.min(F.when(F.col("below") >= F.col("all") * (percentile / 100), F.col("bound"))).alias(
+        F.min(F.when(F.col("below") * 1000 >= F.col("all") * round(percentile * 10), F.col("bound"))).alias(
             column_of(percentile)
         )
         for percentile in PERCENTILES
