@@ -22,6 +22,7 @@ from dueq.limits import MAX_CLOCK_OFFSET_MS
 Document = dict[str, Any]
 """The result of `Client.status`. Brokers of different builds answer: every key may be missing."""
 
+_EVERYWHERE = ("0.0.0.0", "::", "*")
 _COUNTS = ("scheduled", "ready", "leased", "dead")
 _SPARK_WIDTH = 20
 _WIDTH = 140
@@ -101,9 +102,17 @@ def _brokers(brokers: dict[str, Document]) -> Table:
         table.add_row(
             name, _broker_state(broker), str(broker.get("endpoint", "")),
             _number(broker.get("leaderships")), _clock(broker.get("clock") or {}),
-            str(broker.get("metrics") or ""),
+            _metrics(broker),
         )  # fmt: skip
     return table
+
+
+def _metrics(broker: Document) -> str:
+    """Where metrics are served; of an address that stands for all of its machine, the host that others use."""
+    address, endpoint = str(broker.get("metrics") or ""), str(broker.get("endpoint") or "")
+    host, _, port = address.rpartition(":")
+    reached_at = endpoint.rpartition("/")[2].rpartition(":")[0]
+    return f"{reached_at}:{port}" if host.strip("[]") in _EVERYWHERE and reached_at else address
 
 
 def _broker_state(broker: Document) -> Text:

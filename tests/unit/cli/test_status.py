@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from dueq.cli.sparkline import sparkline
@@ -53,6 +54,14 @@ def test_the_page_says_who_lives_who_leads_and_who_is_in_sync() -> None:
     assert "1/2 b1 (b2)" in page
     assert "none" in page
     assert "1,500" in page
+
+
+@pytest.mark.parametrize("everywhere", ["0.0.0.0", "[::]", "*"])
+def test_metrics_that_are_served_everywhere_are_shown_where_they_are_reached(everywhere: str) -> None:
+    broker = {**DOCUMENT["brokers"]["b1"], "endpoint": "tcp://10.1.2.3:9200", "metrics": f"{everywhere}:9400"}
+    page = text_of({"brokers": {"b1": broker}})
+    assert "10.1.2.3:9400" in page
+    assert everywhere not in page
 
 
 def test_the_page_names_replicas_that_are_not_opened_and_still_says_whose_they_are() -> None:
