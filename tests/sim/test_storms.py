@@ -112,6 +112,7 @@ REGRESSIONS = {
     98020753: "a consumer that worked between two looks was taken for idle (the simulator's own fault)",
     98020316: "a tick that had been skipped was expected again by a clock set back (the simulator's own fault)",
     98162152: "acks that waited for their turn behind slow disks were taken for late (the simulator's own fault)",
+    98310107: "a client that had just begun asked only the first broker for a partition that was just added",
     98300189: "mesh time leapt ahead, and deadlines that were set by it stayed where they were",
     98197690: "what rows of an INSERT had met took more memory than answers may",
     98199464: "a consumer that had let a lease run out was heard again by a pause of its leader",

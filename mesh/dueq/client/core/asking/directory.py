@@ -27,6 +27,9 @@ OLD_US: Final = 30_000_000
 SET_BACK_US: Final = 30_000_000
 """Brokers that name only older partitions for this long do not lag: there are no others."""
 
+SEARCH_US: Final = 1_000_000
+"""How long a client that has just begun looks for what the first brokers that it reached have not heard of."""
+
 MADE_MAX: Final = 256
 """Of so many topics that were created last it is known which partitions are too old for them."""
 
@@ -117,6 +120,27 @@ class _Fetch:
             self.waiters = [waiter for waiter in self.waiters if waiter[1]()]
             self._sweep_from = max(2 * len(self.waiters), _SWEEP_FROM)
         self.waiters.append((then, wanted))
+
+
+class _Round:
+    """The brokers that are asked one after the other.
+
+    Args:
+        until_us: (mono) so long those are waited for whose links are about to open.
+    """
+
+    def __init__(self, links: Links, until_us: int) -> None:
+        self._links, self._until_us = links, until_us
+        self._brokers = links.up().keys()
+        self._left = len(self._brokers)
+
+    def is_over(self, now_us: int) -> bool:
+        """Take note of an answer; returns whether there is nobody else to ask."""
+        self._left -= 1
+        brokers = self._links.up().keys()
+        if brokers - self._brokers:
+            self._brokers, self._left = brokers, len(brokers)
+        return self._left <= 0 and (not self._links.opening or now_us >= self._until_us)
 
 
 class Directory:
@@ -216,18 +240,24 @@ class Directory:
     ) -> None:
         """Ask one broker after the other until the topic fits; if it fits at none, call `then` with it all the same.
 
-        The first who is asked may not have heard yet of partitions that the topic has got.
+        The first who is asked may not have heard yet of partitions that the topic has got. Those whose links are about
+        to open are waited for, for `SEARCH_US`.
         """
-        self._search(name, fits, then, wanted, len(self._links.up()))
+        self._search(name, fits, then, wanted, _Round(self._links, self._context.mono_us + SEARCH_US))
 
     def _search(
-        self, name: str, fits: Callable[[Topic], bool], then: Waiter, wanted: Callable[[], bool], left: int
+        self,
+        name: str,
+        fits: Callable[[Topic], bool],
+        then: Waiter,
+        wanted: Callable[[], bool],
+        asked: _Round,
     ) -> None:
         def heard(found: Topic | DueqError) -> None:
-            if isinstance(found, DueqError) or left <= 1 or fits(found):
+            if isinstance(found, DueqError) or fits(found) or asked.is_over(self._context.mono_us):
                 then(found)
             else:
-                self._search(name, fits, then, wanted, left - 1)
+                self._search(name, fits, then, wanted, asked)
 
         self.refresh(name, heard, wanted)
 

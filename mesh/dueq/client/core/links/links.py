@@ -134,6 +134,11 @@ class Links:
         """One link per broker that is up, by broker id."""
         return {link.broker_id: link for link in self._by_endpoint.values() if link.up}
 
+    @property
+    def opening(self) -> bool:
+        """Whether a broker may answer soon that has not yet."""
+        return any(link.state in (State.CONNECTING, State.GREETING) for link in self._by_endpoint.values())
+
     def send(self, link: Link, message: ClientMessage, bodies: Sequence[bytes | memoryview] = ()) -> None:
         """Send on a link that is up."""
         self._context.emit(Send(link.number, message, bodies))

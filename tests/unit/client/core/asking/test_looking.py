@@ -57,6 +57,34 @@ def test_a_message_of_another_topic_is_refused(stage: Stage) -> None:
     assert "partition 99" in str(failed.error)
 
 
+def asks(stage: Stage, until_ms: float) -> list[Effect]:
+    """Let time pass, and answer every question about the topic meanwhile."""
+    effects: list[Effect] = []
+    while stage.ms < until_ms:
+        effects += stage.answer_metadata(stage.run_until(min(stage.ms + 20, until_ms)))
+    return effects
+
+
+def test_a_broker_whose_link_is_about_to_open_may_know_of_the_partition() -> None:
+    """A client that has just begun has reached one that lags."""
+    stage = Stage(["a", "b"])
+    stage.connect("a")
+    stage.learn_topic()
+    effects = stage.answer_metadata(look(stage, uid=2)) + asks(stage, stage.ms + 300)
+    assert of(effects, Failed) == []
+    stage.connect("b")
+    stage.leaders = {1: "a", 2: "b"}
+    assert looks(asks(stage, stage.ms + 300)) == [stage.links[endpoint("b")]]
+
+
+def test_a_broker_whose_link_does_not_open_is_not_waited_for_for_long() -> None:
+    stage = Stage(["a", "b"])
+    stage.connect("a")
+    stage.learn_topic()
+    [failed] = of(stage.answer_metadata(look(stage, uid=2)) + asks(stage, stage.ms + 1_200), Failed)
+    assert "partition 2" in str(failed.error)
+
+
 def test_a_chunk_that_is_not_there_fails_at_once(stage: Stage) -> None:
     [request] = sent(look(stage), LookRequest)
     [failed] = of(stage.receive("a", LookReply(request.request_id, Code.BROKEN, "gone")), Failed)
