@@ -387,3 +387,26 @@ def test_a_hand_over_in_fine_weather_makes_nothing_wait_for_a_consumers_next_que
     ]
     stage.expect(len(late_ms) == len(dues) and max(late_ms) < 250, f"the latest is {max(late_ms)} ms late")
     stage.finish()
+
+
+def test_the_credit_that_a_lost_partition_held_serves_the_others_at_once() -> None:
+    """B14. Nobody else leads the lost one: no news of a successor has its leader look again."""
+    stage = Stage()
+    stage.topic = "two"
+    stage.order_topic(stage.topic, ["b1", "b2"], ["b1", "b3"])
+    stage.run_ms(3_000)
+    one, other = [part.uid for part in stage.coordinator.topics["two"].partitions]
+    stage.expect(stage.leader_of(one) == stage.leader_of(other) == "b1", "b1 leads both")
+    consumer = stage.hand("consumer")
+    consumer.attach("b1", credit=2, lease_ms=60_000)
+    stage.run_ms(300)
+    stage.delivered(consumer, *stage.stored(b"a", b"b", due=stage.now_ms, uid=one))
+    [waits] = stage.stored(b"c", due=stage.now_ms + 1, uid=other)
+    stage.run_ms(3_000)
+    consumer.beat("b1")
+    stage.run_ms(200)
+    stage.step("b2 dies: b1 cannot lead the first partition any more, and nobody can")
+    stage.nodes["b2"].crash()
+    stage.until(lambda: not stage.leads("b1", one), "b1 gives up")
+    stage.run_ms(1_500)  # the consumer was heard 3.2 s ago: it is healthy, and has credit for two
+    stage.expect(consumer.got(waits), "a delivery")

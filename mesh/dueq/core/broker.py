@@ -267,8 +267,8 @@ class BrokerCore:
                     self._ctx.reply(route, message, bodies)
                 self._deadlines.set(name, dispatcher.next_push_us(now))
             else:
-                self._clients.stir(name)
-        if self._clients.has_stirred:
+                self._ctx.stir(name)
+        if self._ctx.stirred:
             return False
         self._armed_us = self._deadline_us(now)
         return True
@@ -297,7 +297,7 @@ class BrokerCore:
 
     def _next_whole_us(self, now: Now) -> int:
         """Return when a whole turn is wanted at the latest, what topics want left aside."""
-        if self._ctx.again:
+        if self._ctx.again or self._ctx.stirred:
             self._ctx.again = False
             return now.mono_us
         at_us = self._tick_at_us if self._ctx.peers else self._lonely_tick_us(now)
@@ -340,14 +340,15 @@ class BrokerCore:
     def _look_at_all(self) -> None:
         """Messages that waited for the clocks may be pushed; after a start, elections were waiting, too."""
         for name in self._dispatchers:
-            self._clients.stir(name)
+            self._ctx.stir(name)
         for uid in self._partitions:
             self._ctx.attend(uid)
 
     def _dispatch(self, now: Now) -> None:
         """Lease, push, expire: wherever something has changed or its time has come."""
         names = dict.fromkeys(self._deadlines.take_due(now.mono_us))
-        names.update(dict.fromkeys(self._clients.take_stirred()))
+        names.update(self._ctx.stirred)
+        self._ctx.stirred = {}
         for partition in self._ctx.touched.values():
             assert isinstance(partition, Partition)
             if partition.replica.serving:
@@ -425,7 +426,7 @@ class BrokerCore:
         partition = self._partitions.get(event.uid)
         if partition is not None and isinstance(event, PayloadsRead | ChunkRead):
             readable = partition.payloads_read(event, now)
-            self._clients.stir(partition.topic.name)
+            self._ctx.stir(partition.topic.name)
             if not readable:
                 self._stepping_aside.payload_unreadable(partition, now)
 

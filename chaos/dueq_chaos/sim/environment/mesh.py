@@ -98,10 +98,11 @@ class SimMesh:
         assert served, "no leaders\n" + "\n".join(self.world.trace[-50:])
         return uids
 
-    def order_topic(self, name: str, replicas: list[str]) -> None:
-        """Create a topic of one partition."""
-        if set(replicas) <= self.coordinator.registrations.keys():
-            self._order(name, (tuple(replicas),), min(2, len(replicas)), "timeline", AS_CREATED)
+    def order_topic(self, name: str, *replicas_of: list[str]) -> None:
+        """Create a topic with these replicas of each partition."""
+        if set().union(*replicas_of) <= self.coordinator.registrations.keys():
+            made = tuple(tuple(replicas) for replicas in replicas_of)
+            self._order(name, made, min(2, len(made[0])), "timeline", AS_CREATED)
 
     def _order(
         self,

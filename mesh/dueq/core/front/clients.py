@@ -101,7 +101,6 @@ class Clients:
         self._partitions, self._dispatchers, self._status = partitions, dispatchers, status
         self._browsing, self._looking = browsing, looking
         self._overviews, self._summaries, self._gate = overviews, summaries, gate
-        self._stirred: dict[str, None] = {}
         # The topics of which consumers have spoken by each route; those of clients that left are cleared later.
         self._consumed: dict[Route, dict[str, None]] = {}
         self._sweep_from = _SWEEP_FROM
@@ -140,20 +139,6 @@ class Clients:
             self._ctx.reply(route, MetadataReply(message.request_id, refusal.code, refusal.text))
         elif not isinstance(message, Hello):
             self._refuse(route, message.request_id, refusal)
-
-    def stir(self, topic: str) -> None:
-        """The topic's dispatcher has something to look at in this turn."""
-        self._stirred[topic] = None
-
-    @property
-    def has_stirred(self) -> bool:
-        """Whether a dispatcher has something to look at in this turn."""
-        return bool(self._stirred)
-
-    def take_stirred(self) -> list[str]:
-        """Return the topics that were stirred in this turn."""
-        stirred, self._stirred = list(self._stirred), {}
-        return stirred
 
     # -------------------------------------------------------------- sessions and reading
 
@@ -388,7 +373,7 @@ class Clients:
             dispatcher = self._dispatchers.get(name)
             if dispatcher is not None:
                 dispatcher.route_lost(event.route, unsent, now)
-                self.stir(name)
+                self._ctx.stir(name)
         if event.route.via or not isinstance(unsent, FOR_CONSUMERS) or unsent.leader == settings.broker_id:
             return
         if unsent.leader in self._ctx.peers:
@@ -421,7 +406,7 @@ class Clients:
             return
         self._consumed.setdefault(route, {})[frame.topic] = None
         dispatcher.consumer_frame(route, frame, now)
-        self.stir(frame.topic)
+        self._ctx.stir(frame.topic)
         if len(self._consumed) >= self._sweep_from:
             self._forget_routes()
 

@@ -93,7 +93,7 @@ class PeerMessages:
         self._routing.heard(peer.broker_id, leadership)
         if partition is not None and leadership.serving and leadership.epoch >= partition.epoch:
             partition.served_by(peer.broker_id, now)
-            self._clients.stir(partition.topic.name)
+            self._ctx.stir(partition.topic.name)
 
     def _answers(self, peer: Peer, frame: PeerFrame, now: Now) -> None:
         for ack in frame.acks:

@@ -360,6 +360,7 @@ class Partition:
         self._lookups.leadership_lost(now)
         self.uploads.leadership_lost()
         self.dispatcher.unlead(self.uid, now)
+        self.ctx.stir(self.topic.name)  # for the credit that its leases held, and the pulls that waited
         self.ctx.attend(self.uid)
 
     def missing_upload(self, entry: LogEntry, leader: str) -> bool:

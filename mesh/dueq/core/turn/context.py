@@ -65,6 +65,7 @@ class Context:
         gathering: acks that nobody waits for.
         follower_reads: old records, and parts of snapshots, that followers lack.
         touched: partitions that have something to do at the end of this turn.
+        stirred: topics whose deliveries are to be looked at in this turn, or in the next one, at once.
         turn: the instant of the present turn.
         again: something was left for an immediate next turn.
     """
@@ -98,6 +99,7 @@ class Context:
         self.gathering = Gathering()
         self.follower_reads = FewAtOnce(limits.FOLLOWER_READS_MAX)
         self.touched: dict[int, EndOfTurn] = {}
+        self.stirred: dict[str, None] = {}
         self.turn = Now(0, 0)
         self.again = False
         self._sets: dict[int, Callable[[CompareAndSetDone, Now], None]] = {}
@@ -168,6 +170,10 @@ class Context:
     def is_silent(self, peer: Peer, now: Now) -> bool:
         """Whether the peer has been silent for so long that it may be dead."""
         return peer.silent_for_us(now) > limits.LEADER_SILENCE_MS * 1000
+
+    def stir(self, topic: str) -> None:
+        """Have a topic's deliveries looked at."""
+        self.stirred[topic] = None
 
     def touch(self, partition: EndOfTurn) -> None:
         """Have the partition's `end_turn` called."""

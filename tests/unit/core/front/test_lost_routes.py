@@ -43,6 +43,18 @@ class Dispatcher:
         return self.consumers
 
 
+class Stirred:
+    """The part of a broker's context that is wanted here."""
+
+    def __init__(self) -> None:
+        self.settings = SimpleNamespace(broker_id="b1")
+        self.peers: dict[str, Any] = {}
+        self.stirred: dict[str, None] = {}
+
+    def stir(self, topic: str) -> None:
+        self.stirred[topic] = None
+
+
 @pytest.fixture
 def topics() -> dict[str, Dispatcher]:
     return {name: Dispatcher() for name in ("arrivals", "departures", "idle")}
@@ -50,7 +62,7 @@ def topics() -> dict[str, Dispatcher]:
 
 @pytest.fixture
 def clients(topics: dict[str, Dispatcher]) -> Clients:
-    ctx: Any = SimpleNamespace(settings=SimpleNamespace(broker_id="b1"), peers={})
+    ctx: Any = Stirred()
     none: Any = None
     dispatchers: Any = topics
     return Clients(ctx, none, none, none, {}, dispatchers, none, none, none, none, none, Gate())
@@ -68,13 +80,13 @@ def test_topics_that_the_client_consumes_hear_of_it_and_look_at_once(
     for topic in ("arrivals", "departures"):
         consume(clients, ALICE, topic)
     consume(clients, BOB, "arrivals")
-    clients.take_stirred()
+    clients._ctx.stirred.clear()
     unsent = Reply(1, Code.OK)
     clients.route_lost(RouteLost(ALICE, unsent), NOW)
     assert {name: found.lost for name, found in topics.items()} == {
         "arrivals": [(ALICE, unsent)], "departures": [(ALICE, unsent)], "idle": [],
     }  # fmt: skip
-    assert sorted(clients.take_stirred()) == ["arrivals", "departures"]
+    assert sorted(clients._ctx.stirred) == ["arrivals", "departures"]
 
 
 def test_who_hangs_up_before_a_thousand_answers_costs_a_look_at_each_topic_once(
