@@ -319,9 +319,11 @@ class TopicDispatcher:
             self._left_due = self._pushed and self._pushing.is_laid_out(mesh_us // 1000)
             if not self._left_due:
                 self._pushing.push(now, mesh_us)
-            self._leasing.lease(now, mesh_us // 1000, look_ahead_ms, recording=recording)
-            self._leasing.stage_again(self._resending.again)
+            # New leases come last: they would take all the room in memory that there is for payloads.
+            self._leasing.stage_again(self._resending.triggered, 2 * limits.LOOK_AHEAD_BYTES_MAX)
+            self._leasing.stage_again(self._resending.again, limits.LOOK_AHEAD_BYTES_MAX)
             self._renewals.propose(now, mesh_us // 1000)
+            self._leasing.lease(now, mesh_us // 1000, look_ahead_ms, recording=recording)
         self._pulls.step(now)
         self._replies.tell_waiting(now)
         self._replies.answer_late(now)

@@ -210,14 +210,15 @@ class Leasing:
         self._room_bytes -= lane.leases.staged_bytes - before
         return len(entries)
 
-    def stage_again(self, again: deque[tuple[Lane, Slots, U64]]) -> None:
+    def stage_again(self, again: deque[tuple[Lane, Slots, U64]], room: int) -> None:
         """Bring back payloads of leases that are to be pushed again, as far as there is room for them.
 
         Args:
             again: (lane, slots, tokens), taken from as far as they were staged.
+            room: for all payloads in memory, bytes.
         """
         while again:
-            if self._staged_bytes() >= limits.LOOK_AHEAD_BYTES_MAX:
+            if self._staged_bytes() >= room:
                 return
             lane, slots, tokens = again.popleft()
             if self._lanes.get(lane.uid) is not lane:

@@ -28,7 +28,7 @@ from dueq_codecs.messages import BrokerMessage, ConsumerFrame
 from dueq_codecs.records import U64
 
 AGAIN_MAX: Final = 256
-"""Lists of leases to be pushed again; more become one for each lane."""
+"""Lists of leases to be pushed again; more become two for each lane."""
 RESEND_US: Final = 1_000_000
 """Age at which a push should have been seen, but for the chunks that go before it."""
 SLOWEST_LINK: Final = 1 << 20
@@ -53,6 +53,7 @@ class Resending:
 
     Attributes:
         again: leases whose consumer lacks them, to be staged and pushed once more.
+        triggered: the same of triggered messages, which no pause holds.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Resending:
         send: Callable[[Route, BrokerMessage], None],
     ) -> None:
         self.again: deque[tuple[Lane, Slots, U64]] = deque()
+        self.triggered: deque[tuple[Lane, Slots, U64]] = deque()
         self._topic, self._broker_id = topic, broker_id
         self._lanes = lanes
         self._stager = stager
@@ -132,23 +134,29 @@ class Resending:
         if not len(slots):
             return
         entries = lane.leases.entry.take(slots)
-        # What no pause holds comes first: the rest may fill the room there is for as long as a pause lasts.
-        slots = slots[np.lexsort((keys_of(entries), entries["wait_at"], ~are_triggered(entries)))]
+        slots = slots[np.lexsort((keys_of(entries), entries["wait_at"]))]
         # Their bytes are counted until then: those that wait already would keep the room that they need.
         lane.leases.unstage(slots)
         lane.leases.phase[slots] = Phase.AGAIN
         lane.leases.ready[slots] = lane.leases.to_renew[slots] = 0
-        self.again.append((lane, slots, lane.leases.token[slots]))
-        if len(self.again) > AGAIN_MAX:
+        self._enter(lane, slots)
+        if len(self.again) + len(self.triggered) > AGAIN_MAX:
             self._gather_again()
+
+    def _enter(self, lane: Lane, slots: Slots) -> None:
+        triggered = are_triggered(lane.leases.entry.take(slots))
+        for again, some in ((self.triggered, slots[triggered]), (self.again, slots[~triggered])):
+            if len(some):
+                again.append((lane, some, lane.leases.token[some]))
 
     def _gather_again(self) -> None:
         """Once for each lane what attaches have asked for, some of it many times, while nothing could be staged."""
         self.again.clear()
+        self.triggered.clear()
         for lane in self._lanes.values():
             slots = np.flatnonzero(lane.leases.phase == Phase.AGAIN)
             if len(slots):
-                self.again.append((lane, slots, lane.leases.token[slots]))
+                self._enter(lane, slots)
 
     def return_unsent(self, session: ConsumerSession, number: int, now: Now) -> None:
         """A push could not be sent: leases that cannot have arrived by an earlier push are returned, uncounted."""

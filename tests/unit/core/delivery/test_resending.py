@@ -407,3 +407,30 @@ def test_more_lost_leases_than_are_staged_at_a_time_all_come_again() -> None:
     stage.attach(2_000, attach=2, credit=count, lease_ms=60_000)
     again = [key for ms in (2_000, 2_001) for push in stage.run(ms) for key in keys_in(push)]
     assert sorted(again) == keys
+
+
+@pytest.mark.parametrize("size", [60_000, 1 << 16])
+def test_what_was_lost_finds_room_beside_a_backlog_whose_sizes_fill_it_to_the_byte(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LOOK_AHEAD_BYTES_MAX", 8 << 16)
+    stage, most = Stage(), 1 << 30
+    lost = stage.insert([10], size=size)
+    stage.attach(0, credit=200, credit_bytes=most, lease_ms=60_000)
+    stage.run(0)
+    assert [keys_in(push) for push in stage.run(10)] == [lost]
+    stage.insert([20] * 32, ms=15, size=size)
+    stage.tick(21)
+    stage.commit(21)
+    stage.attach(22, attach=2, number=2, credit=200, credit_bytes=most, lease_ms=60_000)
+    for ms in range(22, 1_000, 20):
+        begun = len(stage.sent)
+        stage.tick(ms)
+        pushes = [message for _, message, _ in stage.sent[begun:] if isinstance(message, Push)]
+        if any(lost[0] in keys_in(push) for push in pushes):
+            return
+        stage.commit(ms)
+        for push in pushes:  # acked at once, and as much comes in
+            stage.ack(push, ms)
+            stage.insert([20] * len(push.uid), ms=ms, size=size)
+    pytest.fail("it was not pushed again")

@@ -15,14 +15,14 @@ from tests.unit.core.led import ALICE, START_MS, Stage, at, keys_in, kinds
 FAR_MS = 3_600_000
 
 
-def trigger(stage: Stage, ms: float, keys: list[int]) -> None:
-    record = Record(RecordKind.TRIGGER, 1, 0, 0, 0, version=2)
+def trigger(stage: Stage, ms: float, keys: list[int], uid: int = 1) -> None:
+    record = Record(RecordKind.TRIGGER, uid, 0, 0, 0, version=2)
     named = np.array(keys, np.uint64)
     record.target_sequence = named >> np.uint64(16)
     record.target_row = (named & np.uint64(0xFFFF)).astype(np.uint16)
-    record.first = np.ascontiguousarray(stage.leds[1].timeline.rows(named)["first"])
-    record.token = stage.dispatcher.withhold(1, named)
-    stage.leds[1].append(record, at(ms))
+    record.first = np.ascontiguousarray(stage.leds[uid].timeline.rows(named)["first"])
+    record.token = stage.dispatcher.withhold(uid, named)
+    stage.leds[uid].append(record, at(ms))
     stage.commit(ms)
 
 
@@ -198,3 +198,36 @@ def test_one_that_had_expired_and_was_redriven_is_delivered_in_a_pause() -> None
     stage.attach(60, attach=2)
     [push] = stage.run(61)
     assert keys_in(push) == keys
+
+
+def test_one_whose_push_is_lost_in_a_pause_goes_again_beside_lost_ones_that_the_pause_holds() -> None:
+    """They fill the room in memory for as long as the pause lasts."""
+    stage = with_lost_pushes()
+    [key] = stage.insert([FAR_MS], 1_101)
+    trigger(stage, 1_102, [key])
+    assert [keys_in(push) for push in stage.run(1_103)] == [[key]]
+    found = []
+    for ms in range(2_200, 6_000, 600):  # it never comes, and each beat says so
+        stage.beat(
+            ms, attach=2, number=ms, credit=LOST + 1, credit_bytes=64 << 20, lease_ms=FAR_MS, push_seen=0
+        )
+        for later in (0, 5, 100, 300):
+            found += [key for push in stage.run(ms + later) for key in keys_in(push)]
+    assert found[:1] == [key]
+
+
+def test_one_of_another_partition_goes_again_beside_them_too() -> None:
+    stage = Stage(2)
+    attach_all(stage, 0, 1)
+    stage.insert([10] * LOST, size=LOST_BYTES, uid=1)
+    assert len([key for ms in range(0, 1_000, 5) for push in stage.run(ms) for key in keys_in(push)]) == LOST
+    for led in stage.leds.values():
+        settings = Record(RecordKind.SETTINGS, led.uid, 0, 0, 0, version=2, document=paused().encode())
+        led.append(settings, at(1_000))
+    stage.commit(1_000)
+    [key] = stage.insert([FAR_MS], 1_001, uid=2)
+    trigger(stage, 1_002, [key], uid=2)
+    assert [keys_in(push) for push in stage.run(1_003)] == [[key]]
+    attach_all(stage, 1_100, 2)  # all pushes were lost
+    found = [key for ms in range(1_100, 5_000, 100) for push in stage.run(ms) for key in keys_in(push)]
+    assert found == [key]
