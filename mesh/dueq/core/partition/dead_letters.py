@@ -49,6 +49,7 @@ class DeadLetters:
         """A record was applied: messages may be dead, or be kept for less long."""
         if record.sequence == self._last:
             self._busy = False
+            self._ctx.attend(self._partition.uid)  # it may have been time again meanwhile
             self._wait(0, now)
         elif applied.settings is not None:
             # What is dead, or dies next, may be kept for less long: a look that was planned would come too late.

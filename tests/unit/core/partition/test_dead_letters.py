@@ -189,3 +189,19 @@ def test_a_clock_by_which_deaths_are_to_come_is_asked_again_soon() -> None:
     led.answer(6, dead(HOUR_MS // 2))
     led.turn(6)
     assert led.retention.next_us() == 1_006_000
+
+
+def test_a_change_that_comes_while_a_discard_is_under_way_takes_no_look_away() -> None:
+    led = Led(2)
+    led.care.begin(at(5))
+    led.turn(HOUR_MS)
+    led.answer(HOUR_MS, dead(0))
+    [record] = led.proposed
+    led.changed(HOUR_MS + 10, HOUR_MS // 2)  # before the DISCARD is applied
+    led.turn(HOUR_MS + 10)
+    led.turn(HOUR_MS + 50)
+    record.sequence = 101
+    led.timeline.dead_count = 1
+    led.care.applied(record, Applied(), at(HOUR_MS + 100))
+    led.turn(HOUR_MS + 150)
+    assert led.reads, "somebody looks for what else is old enough"
