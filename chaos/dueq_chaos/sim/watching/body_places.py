@@ -26,7 +26,8 @@ def misplaced(
         brought: the sequences of all records that brought a body.
     """
     uid, kept = partition.uid, reference.bodies.by_number
-    lacks = [number for number in kept if not _has(store, uid, number)]
+    # A member whose disk is new applies in the turn in which it appends: its disk has that a little later.
+    lacks = [number for number in kept if number <= partition.replica.synced and not _has(store, uid, number)]
     wrong = [f"the shared bodies {lacks} are not on the disk"] if lacks else []
     log, unlisted = store._logs.get(uid), partition.timeline._live.finished_count
     start = log.start if log is not None else 0  # a new partition: nothing was written yet

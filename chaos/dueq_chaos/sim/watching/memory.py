@@ -59,8 +59,9 @@ _OWN_BOUNDS: Final = frozenset(
         "FairQueue._sleeping", "FairQueue._given", "FairQueue._counted", "FairQueue._alarms", "FairQueue._alarmed",
         "FairQueue._leaves", "Node.heap",
         "DurableLog._cache", "LogWeight._lasts", "LogWeight._weights", "Uploads._named",
-        "Answers._older", "Answers._newer", "Answers._free", "Answers._mixed", "Deduplication._clients",
-        "Deduplication._active", "Deduplication._numbers", "Deduplication._empty", "Deduplication._changed",
+        "Answers._older", "Answers._newer", "Answers._free", "Answers._mixed", "Answers._windows",
+        "Answers._met", "Deduplication._clients", "Deduplication._active", "Deduplication._numbers",
+        "Deduplication._empty", "Deduplication._changed",
         "_Client.sequences", "_Client.slots",
         "HeadingTable.by_key", "HeadingTable._saved", "Departed._ended", "ConsumerSession.unseen",
     )
