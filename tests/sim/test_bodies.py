@@ -6,6 +6,7 @@ import pytest
 
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.environment import scale
+from dueq_chaos.sim.watching.invariants import Invariants
 from dueq_codecs.records import Outcome
 
 GRACE_MS = 30_000
@@ -24,3 +25,16 @@ def test_a_body_that_is_brought_again_when_its_grace_ends_is_kept(late_ms: int) 
         stage.expect(again.outcomes == [Outcome.DONE], f"it is kept, not {again.outcomes}")
         stage.expect(body.name in stage.replica(stage.leader).timeline.bodies.by_name, "it is there")
         stage.finish()
+
+
+def test_a_member_with_a_new_disk_may_have_applied_a_body_that_its_disk_has_a_little_later() -> None:
+    """It applies in the turn in which it appends. That is no fault, and was taken for one."""
+    stage = Stage()
+    watching, hand = Invariants(stage, clock_error_us=0), stage.hand("user")
+    stage.settled(hand, hand.bring(stage.leader, b"body"))
+    stage.run_ms(1_000)
+    stage.nodes["b3"].disk.slow_us = 100_000
+    stage.lose_disk("b3")
+    for _ in range(800):
+        stage.run_ms(0.5)
+        watching.in_full(quiet=False)
