@@ -201,8 +201,8 @@ STATE: Final = (
                 "if False:",
             ),
         ),
-        seeds=0,
-        finders=(95014005,),
+        seeds=24,
+        finders=(0, 98320064),
     ),
 )
 """All of them."""
