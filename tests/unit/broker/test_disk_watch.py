@@ -45,6 +45,11 @@ def test_lines_of_a_log_are_no_sign_of_life() -> None:
     assert looks(watched, [7] * 31)[-1]
 
 
+def test_what_was_written_before_is_no_sign_of_life() -> None:
+    watched, _ = watch(30, lambda: 10_000_000)
+    assert looks(watched, [7] * 32)[-1]
+
+
 def test_what_a_process_writes_is_counted(tmp_path: Path) -> None:
     if not os.major(tmp_path.stat().st_dev):
         pytest.skip("a file system that is on no disk")

@@ -200,6 +200,17 @@ def test_a_leader_that_was_silent_is_not_asked_about_what_is_being_settled(
     assert (late.held_token.tolist(), late.aside) == ([delivery.token] * aside, aside)
 
 
+def test_what_another_leads_is_listed_behind_what_is_asked_about() -> None:
+    """The leader takes the last ones for those aside. It does not answer who states as plain what another leads."""
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    first = attached(stage, life=70)
+    delivered(stage, "b", b"x", attach=first["b"].attach, uid=2, token=61, left_ms=600_000)
+    delivered(stage, "a", b"y", attach=first["a"].attach, uid=1, token=60, left_ms=600_000)
+    effects = stage.receive("a", forgotten(first["a"])) + stage.run_until(stage.ms + 2_000)
+    attach = next(frame for frame in sent(effects, ConsumerFrame) if frame.attach > first["a"].attach)
+    assert (attach.leader, attach.held_token.tolist(), attach.aside) == ("a", [60, 61], 1)
+
+
 def test_where_nothing_gets_lost_a_leader_hears_just_often_enough_not_to_give_the_leases_up() -> None:
     stage = Stage()
     stage.core = ClientCore(b"i" * 16, [endpoint("a")], Half(), steady=True)

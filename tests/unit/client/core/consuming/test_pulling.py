@@ -192,6 +192,17 @@ def test_what_is_too_much_goes_back() -> None:
     assert (released.kind, released.target_row.tolist()) == (RecordKind.RELEASE, [1])
 
 
+def test_what_goes_back_is_repeated_while_nobody_answers_that() -> None:
+    """A failover takes seconds. Its lease would last on, and the attempt would count."""
+    stage = staged("a")
+    frame = pull(stage, count=1)
+    bring(stage, frame, b"x", b"y")
+    stage.receive("a", end(frame, pushes=1))
+    stage.run_until(stage.ms + 1_000)
+    [again] = sent(stage.run_until(stage.ms + 2_000), ChangeRequest)
+    assert (again.kind, again.target_row.tolist()) == (RecordKind.RELEASE, [1])
+
+
 def test_a_silent_leader_is_asked_again() -> None:
     stage = staged("a")
     frame = pull(stage, wait_ms=5_000)
@@ -408,6 +419,17 @@ def test_a_leader_is_told_of_all_pulls_together_that_they_wait_on() -> None:
     assert answer(stage.receive("a", end(first, pushes=1))) == [b"x"]
     [frame], _ = next_lists(stage)
     assert frame.pulls == second.consumer_id
+
+
+def test_a_question_asked_anew_is_repeated_soon_though_the_one_before_was_to_wait_long() -> None:
+    """What the leader said of the one before says nothing of this one, which may be lost."""
+    stage = staged("a")
+    long_pull(stage)
+    [frame], _ = next_lists(stage)
+    [again] = pulls_in(confirm(stage, frame, 0))
+    repeated = pulls_in(live(stage, 3_000))
+    assert repeated
+    assert repeated[0].attach > again.attach
 
 
 def test_a_list_says_no_more_than_the_time_that_is_left() -> None:

@@ -1,0 +1,33 @@
+"""Parts that share a request: what becomes of their columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq.client.core.ports.change import Part
+from dueq.client.core.ports.joining import reasons_of
+from dueq_codecs.records import RecordKind
+
+
+def nack(rows: int, *reasons: str) -> Part:
+    return Part(RecordKind.NACK, "t", 3, b"c" * 16, rows, lambda part: None, reasons=reasons)
+
+
+@pytest.mark.parametrize(
+    ("parts", "texts"),
+    [
+        ((nack(1, "full"), nack(2)), ["full", "", ""]),
+        ((nack(2), nack(1, "full")), ["", "", "full"]),
+        ((nack(2, "full", "busy"), nack(1, "full")), ["full", "busy", "full"]),
+    ],
+)
+def test_reasons_stay_with_their_rows_beside_rows_that_have_none(
+    parts: tuple[Part, ...], texts: list[str]
+) -> None:
+    reasons, places = reasons_of(parts)
+    assert [reasons[place] for place in places] == texts
+
+
+def test_where_nobody_gives_a_reason_there_is_no_column() -> None:
+    reasons, places = reasons_of((nack(1), nack(2)))
+    assert (reasons, len(places)) == ((), 0)
