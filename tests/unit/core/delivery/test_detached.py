@@ -157,6 +157,18 @@ def test_payloads_that_were_brought_back_for_who_falls_silent_take_no_room() -> 
     assert leases.staged_bytes == 0
 
 
+def test_what_was_about_to_be_pushed_again_stays_with_who_falls_silent() -> None:
+    """It may well have had it: the first push may only be late."""
+    stage, _ = detached()
+    stage.leds[1].answering = False
+    stage.attach(20, attach=2, lease_ms=60_000, detached=True)
+    stage.run(20)
+    stage.leds[1].answering = True
+    stage.attach(10_100, BOB)
+    assert stage.run(10_100) == []
+    assert kinds(stage) == [RecordKind.LEASE]
+
+
 def test_who_comes_back_gets_nothing_of_what_another_one_was_parted_from() -> None:
     """Two consumers fell silent, and only one of them attaches again."""
     stage = Stage()

@@ -175,6 +175,23 @@ def test_what_comes_and_goes_between_two_checkpoints_is_not_written() -> None:
     assert (save.names, kept.timeline.names_count) == ([], 0)
 
 
+def test_the_row_of_a_key_goes_though_who_took_it_over_has_come_and_gone_since_the_checkpoint() -> None:
+    kept = Kept()
+    kept.insert(b"a")
+    kept.save()
+    record = kept._next(RecordKind.INSERT)
+    record.key_high, record.key_low = key_hashes([b"a"])
+    wanted = kept.timeline.cold_keys(record)
+    assert wanted is not None
+    kept.timeline.names_read(wanted, {A: (DUE, 1 << 16)}, NO_ENTRIES)
+    kept.sequence -= 1
+    assert kept.insert(b"a", does=OnDuplicate.REPLACE) == ([], [])
+    kept.end(RecordKind.CANCEL, 2)
+    save = kept.timeline.checkpoint()
+    assert save is not None
+    assert (save.names, kept.timeline.names_count) == ([(A, None)], 0)
+
+
 def test_a_sweep_spares_what_was_taken_again_while_it_was_read() -> None:
     kept = Kept(remember_ms=5_000)
     kept.insert(b"a")

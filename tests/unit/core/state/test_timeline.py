@@ -549,6 +549,35 @@ def test_a_scan_from_before_the_window_went_back_is_no_answer(exhausted: bool) -
     assert gained["wait_at"].tolist() == list(range(until, until + 5))
 
 
+def test_a_scan_that_left_a_job_out_that_was_committed_meanwhile_is_no_answer() -> None:
+    """No scan before has left it out. What is its own would count as known, and never be delivered."""
+    story, shelf, until = Story(Timeline(UID, hot_rows_max=4)), Shelf(), NOON + 10_000
+    timeline = story.timeline
+    for job, dues in ((b"", range(NOON + 1000, NOON + 1006)), (ALICE, range(until, until + 2))):
+        size = np.zeros(len(dues), np.uint32)
+        columns = {"due": u64(*dues), "size": size, "crc": size, "job": job}
+        story.apply(story.record(RecordKind.INSERT, job_until=until if job else 0, **columns))
+    shelf.save(timeline)
+    for _ in range(2):
+        assert story.request(RecordKind.CANCEL, timeline.waiting_hot()[:1]) == [Outcome.DONE]
+    wanted = timeline.wants_scan()
+    assert wanted is not None
+    [number] = wanted.hidden
+    commit = story.record(RecordKind.JOB, job=ALICE, job_until=until, job_action=JobAction.COMMIT)
+    commit.requests = (RequestRef(BOB, 9, 9, 1),)
+    story.apply(commit)
+    behind = [row for key, row in sorted(shelf.rows.items()) if (int(row["wait_at"][0]), key) > wanted[:2]]
+    own = [row for row in behind if row["job"][0]]
+    others = [row for row in behind if not row["job"][0]]
+    looked_to = int(own[-1]["wait_at"][0]), 2 << 16 | 1
+    assert not len(timeline.scanned(np.concatenate(others), True, wanted[:2], looked_to, frozenset({number})))
+    again = timeline.wants_scan()
+    assert again is not None
+    assert (again[:2], again.hidden) == (wanted[:2], frozenset())
+    gained = timeline.scanned(np.concatenate(behind), True, again[:2])
+    assert gained["wait_at"].tolist()[-2:] == [until, until + 1]
+
+
 def test_what_begins_to_wait_beyond_the_window_is_not_reported() -> None:
     story, _, _ = cold_story()
     assert len(story.insert(NOON + 90_000).waiting) == 0

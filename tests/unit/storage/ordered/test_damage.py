@@ -89,6 +89,7 @@ def assert_begins_anew(folder: Path) -> None:
     """What cannot be used is put aside, so that the broker can catch up from the others."""
     fresh = OrderedStore.open(folder, "b1", "one")
     assert "checksum" in fresh.set_aside
+    assert fresh.recover() == [], "of what was put aside nothing is known"
     fresh.commit([CreatePartition(UID, "t")])
     fresh.close()
 
