@@ -114,6 +114,15 @@ def test_what_was_made_again_and_deleted_again_between_two_checkpoints_leaves_th
     assert {row.key for row in table.changed_rows() if row.value is None} == saved
 
 
+def test_what_was_there_before_a_restart_and_is_deleted_then_leaves_the_disk(table: RecurrenceTable) -> None:
+    saved = table.changed_rows()
+    recovered = RecurrenceTable(BodyTable())
+    recovered.recover(saved)
+    assert recovered.act(act(DELETE, 0), NO_U8) is Outcome.DONE
+    gone = recovered.changed_rows()
+    assert {(row.key, row.value) for row in gone} == {(row.key, None) for row in saved}
+
+
 def test_a_trigger_brings_a_message_and_moves_nothing(table: RecurrenceTable) -> None:
     assert brings(table, fire(0, 0, NOON - 10 * SECOND, stamp=NOON - 10 * SECOND))
     assert (table.by_number[NUMBER].next, table.by_number[NUMBER].last) == (NOON, 0)
