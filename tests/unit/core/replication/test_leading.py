@@ -8,7 +8,7 @@ from dueq import limits
 from dueq.core.ports.effects import Read
 from dueq.core.ports.membership import Member, SetOutcome
 from dueq.core.ports.persistence import LogRead, ReadLog
-from dueq_codecs.messages import Fence, Leadership, Mismatch, Vote, VoteRequest
+from dueq_codecs.messages import Append, Fence, Leadership, Mismatch, Vote, VoteRequest
 from dueq_codecs.records import Record, RecordKind
 from tests.unit.core.replica_stage import UID, Stage, entry
 
@@ -230,3 +230,19 @@ def test_who_says_that_an_earlier_leadership_of_its_own_has_ended_may_lead_again
         assert not stage.replica.declined(stage.peer(name), ended)
     stage.replica.hand_over(stage.now, "wanted")
     assert not stage.replica.is_leader
+
+
+def test_a_commit_that_travelled_with_records_of_another_partition_is_told_surely_all_the_same(
+    stage: Stage,
+) -> None:
+    """That frame may be lost, and nothing follows it: the follower would never apply the last records."""
+    leads_level(stage)
+    assert stage.replica.leading is not None
+    peer = stage.peer("b2")
+    peer.appends.append(Append(UID + 1, 1, 0, 0, 0, []))
+    stage.replica.leading.followers.send_all(stage.now)
+    lost = peer.build_frame(stage.ctx.settings, stage.now)
+    assert [(append.uid, append.commit) for append in lost.appends] == [(UID + 1, 0), (UID, 1)]
+    stage.pass_ms(1_000, "b2", "b3")
+    later = peer.build_frame(stage.ctx.settings, stage.now)
+    assert [(append.uid, append.commit) for append in later.appends] == [(UID, 1)]
