@@ -224,3 +224,11 @@ def test_large_messages_of_several_partitions_keep_one_consumer_free_each() -> N
     assert _deal(consumers, [2], [10], turn) == [3]
     assert _deal(consumers, [3], [80], turn) == [0]
     assert _deal(consumers, [4], [10], turn) == [0]
+
+
+def test_a_backlog_for_which_there_is_room_to_the_byte_goes_out_in_long_runs() -> None:
+    """In short ones it would cost many times the frames."""
+    backlog = [5] * 200
+    owners = _deal(_line(2, credit_bytes=2_000)[0], backlog)
+    assert owners == _deal(_line(2)[0], backlog)
+    assert owners[: 2 * RUN_ROWS] == [1] * 2 * RUN_ROWS

@@ -112,6 +112,14 @@ def test_less_than_half_a_lease_goes_back_instead() -> None:
     assert pushes[0].token[0] > token
 
 
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_lease_that_is_half_over_does_not_leave_though_it_cannot_be_returned_just_now(count: int) -> None:
+    for ms, leaves in ((519.999, count), (520, 0)):
+        stage, _ = granted([20] * count, credit=count, lease_ms=1_000)
+        stage.leds[1].full = True
+        assert sum(len(push.row) for push in stage.run(ms)) == leaves
+
+
 def test_the_instant_is_that_of_mesh_time() -> None:
     stage = Stage()
     keys = stage.insert([30, 50])

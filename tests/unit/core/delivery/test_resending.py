@@ -69,6 +69,12 @@ def test_a_lease_that_lacks_half_of_its_time_is_not_pushed_again_but_runs_out() 
     assert [push.attempt.tolist() for push in stage.run(4010)] == [[2]]
 
 
+def test_a_lease_that_has_just_half_of_its_time_left_is_pushed_again() -> None:
+    stage, keys = pushed(lease_ms=4000)
+    stage.attach(2010, attach=2)
+    assert [keys_in(push) for push in stage.run(2010)] == [keys]
+
+
 def test_a_lease_whose_message_has_expired_since_is_not_pushed_again_but_runs_out() -> None:
     """The consumer may be at work on it: the attach that lacks it and the push may have crossed."""
     stage = Stage()

@@ -75,6 +75,15 @@ def test_a_lost_route_gets_nothing_until_it_attaches_again() -> None:
     assert stage.sent[-1][0] == Route(b"new")
 
 
+def test_who_was_asked_to_attach_again_and_says_goodbye_is_told_that_its_goodbye_has_come() -> None:
+    """By its number: else the consumer would say it again until it gives up waiting, and close late."""
+    stage, _ = pushed()
+    stage.dispatcher.route_lost(Route(ALICE), ConsumerReply("t", ALICE, 1, 1, Code.OK), at(20))
+    reply = stage.frame(ConsumerAction.GOODBYE, 30, number=7)
+    assert reply is not None
+    assert (reply.code, reply.text, reply.number) == (Code.OK, "", 7)
+
+
 def test_an_attach_is_answered_though_it_lists_aside_what_another_leads() -> None:
     stage = Stage()
     assert stage.attach(0, held=[(7, 1 << 16, 1)]) is None

@@ -205,3 +205,18 @@ def test_a_change_that_comes_while_a_discard_is_under_way_takes_no_look_away() -
     led.care.applied(record, Applied(), at(HOUR_MS + 100))
     led.turn(HOUR_MS + 150)
     assert led.reads, "somebody looks for what else is old enough"
+
+
+def test_when_a_discard_is_applied_the_next_dead_messages_are_looked_for_at_once() -> None:
+    """A look brings one page: the rest of a million old messages would stay until another one died."""
+    led = Led(2)
+    led.care.begin(at(5))
+    led.turn(5)
+    led.answer(HOUR_MS, dead(0))
+    [record] = led.proposed
+    record.sequence = 101
+    led.care.applied(record, Applied(), at(HOUR_MS + 100))
+    led.turn(HOUR_MS + 100)
+    assert len(led.reads) == 1
+    led.answer(HOUR_MS + 101, dead(1))
+    assert [record.kind for record in led.proposed] == [RecordKind.DISCARD] * 2

@@ -13,12 +13,13 @@ from dueq.core.partition.proposals import Proposals
 from dueq.core.partition.requests import Refusal
 from dueq.core.ports.effects import SendClient
 from dueq.core.ports.events import Route
-from dueq.core.state.applied import Applied, RequestResult
+from dueq.core.replication.log import resident_bytes
+from dueq.core.state.applied import PRESENT, Applied, RequestResult
 from dueq.core.turn.context import Context
 from dueq.core.turn.settings import CoreSettings
 from dueq.instant import Now
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
-from dueq_codecs.records import LogEntry, Record, RecordKind
+from dueq_codecs.records import LogEntry, Outcome, Record, RecordKind
 
 UID = 1
 NOW = Now(1_700_000_000_000_000, 5_000_000)
@@ -46,6 +47,7 @@ def test_what_an_ended_leadership_has_proposed_leaves_room_for_the_next(
 
     while propose():
         assert len(log) < 100
+    assert sum(map(resident_bytes, log[:-1])) <= 2 * limits.UNAPPLIED_BYTES_MAX
     proposals.leadership_lost(NOW)
     assert propose()
 
@@ -68,7 +70,9 @@ class Led:
             taken=lambda number: None,
             orphaned=lambda numbers, now: self.orphaned.extend(numbers),
         )
-        dispatcher: Any = SimpleNamespace(has_waiting=lambda now: False)
+        dispatcher: Any = SimpleNamespace(
+            has_waiting=lambda now: False, withhold=lambda uid, keys: np.zeros(len(keys), np.uint64)
+        )
         partition: Any = SimpleNamespace(
             uid=UID,
             contents=None,
@@ -164,3 +168,74 @@ def test_names_are_looked_up_again_and_again_however_the_looks_end(monkeypatch: 
     assert led.answers() == {1: Code.NOT_LEADER, 2: Code.BUSY}
     led.proposals.end_turn(NOW)
     assert [ref.sequence for record in led.log for ref in record.requests] == [3]
+
+
+def test_patient_acks_wait_together_for_a_record() -> None:
+    """Each record costs every replica a sync: the second ack of a turn must not have them leave at once."""
+    led = Led()
+    for number in (1, 2):
+        led.ask(led.request(number, RecordKind.ACK))
+    led.proposals.end_turn(NOW)
+    assert led.log == []
+
+
+def test_a_patient_ack_holds_up_no_request_that_came_before_it() -> None:
+    """A caller waits for that one."""
+    led = Led()
+    led.ask(led.request(1))
+    led.ask(led.request(2, RecordKind.ACK))
+    led.proposals.end_turn(NOW)
+    assert [record.kind for record in led.log] == [RecordKind.INSERT, RecordKind.ACK]
+
+
+def test_requests_that_are_alike_make_no_record_of_more_rows_than_one_may_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "RECORD_ROWS_MAX", 2)
+    led = Led()
+    for number in (1, 2, 3):
+        led.ask(led.request(number))
+    led.proposals.end_turn(NOW)
+    assert [record.rows for record in led.log] == [2, 1]
+
+
+def test_a_record_that_moves_messages_says_where_to() -> None:
+    led = Led()
+    for number, due in ((1, 70), (2, 90)):
+        request = led.request(number, RecordKind.MOVE)
+        request.due, request.patient = np.array([due], np.uint64), False
+        led.ask(request)
+    led.proposals.end_turn(NOW)
+    [record] = led.log
+    assert (record.kind, record.due.tolist()) == (RecordKind.MOVE, [70, 90])
+
+
+def test_who_meets_a_message_of_the_same_key_is_told_which_one_and_when_it_is_due() -> None:
+    led = Led()
+    led.ask(led.request(1))
+    led.proposals.end_turn(NOW)
+    result = RequestResult(b"c" * 16, 1, Code.OK, 1, 0, 0, outcomes=np.array([Outcome.KEPT], np.uint8))
+    result.present = np.array([(5, 80, 3, 9_000)], PRESENT)
+    led.proposals.applied(led.log[0], Applied(results=[result]))
+    [reply] = [effect.message for effect in led.ctx.take() if isinstance(effect, SendClient)]
+    assert isinstance(reply, ChangeReply)
+    met = reply.present_first, reply.present_sequence, reply.present_row, reply.present_due
+    assert [column.tolist() for column in met] == [[5], [80], [3], [9_000]]
+
+
+@pytest.mark.parametrize(
+    ("repeated", "claim", "rows"), [(False, False, 1), (True, False, 0), (False, True, 0)]
+)
+def test_a_sender_is_counted_for_what_it_has_scheduled_and_nothing_twice(
+    repeated: bool, claim: bool, rows: int
+) -> None:
+    """Neither a repetition nor a claim, which only takes keys, brings any message."""
+    led = Led()
+    led.ask(led.request(1))
+    led.proposals.end_turn(NOW)
+    [record] = led.log
+    record.claim = claim
+    result = RequestResult(b"c" * 16, 1, Code.OK, 1, 0, 0, repeated=repeated)
+    led.proposals.applied(record, Applied(results=[result]))
+    hours = led.ctx.metrics.statistics.document(0)["rows"]
+    assert sum(hour["senders"].get((b"c" * 16).hex(), 0) for hour in hours) == rows

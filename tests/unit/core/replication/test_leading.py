@@ -200,6 +200,26 @@ def test_old_records_that_are_trimmed_while_they_are_read_bring_a_snapshot(stage
     assert stage.lost == ["snapshot for b3"]
 
 
+def test_who_lacks_what_was_trimmed_is_offered_a_snapshot_and_nothing_is_read_for_it(stage: Stage) -> None:
+    """Others wait for the few reads of old records, and this one could find nothing."""
+    stage.lead("b2")
+    for sequence in range(2, 6):
+        stage.replica.append_own(entry(sequence, 1), stage.now)
+    stage.sync()
+    stage.acked_by("b3", 1)
+    stage.replica.log.trim(5)
+    stage.replica.log.shrink_cache(keep_from=6, bytes_max=0)
+    stage.peer("b3").appends.clear()
+    stage.mono_us += limits.RESEND_MS * 1000
+    stage.peer("b3").heard_at_us = stage.mono_us
+    leading = stage.replica.leading
+    assert leading is not None
+    leading.followers.resend(stage.now)
+    stage.replica.send(stage.now)
+    assert (stage.lost, stage.peer("b3").appends) == (["snapshot for b3"], [])
+    assert not [effect for effect in stage.ctx.take() if isinstance(effect, Read)]
+
+
 # ---------------------------------------------------------------- its end
 
 
