@@ -42,6 +42,20 @@ def test_a_message_is_leased_ahead_and_pushed_at_its_instant() -> None:
     assert stage.metrics.lateness_of("t").total_us == 0
 
 
+def test_a_lease_that_this_leader_has_not_proposed_is_not_pushed() -> None:
+    """Nobody has dealt it credit, or read its payload."""
+    stage = Stage()
+    (key,) = stage.insert([10])
+    stage.attach(0)
+    record = stage.leds[1].change(
+        RecordKind.LEASE, [key], at(0), consumer=[0], lease_ms=[10_000],
+    )  # fmt: skip
+    record.consumers, record.requests = (ALICE,), ()
+    stage.commit(0)
+    assert stage.run(10) == []
+    assert stage.dispatcher.sessions(at(10))[0].leases == 0
+
+
 def test_nothing_is_pushed_before_the_lease_is_committed() -> None:
     stage = Stage()
     stage.insert([10])
@@ -162,6 +176,7 @@ def test_no_push_while_an_isr_member_has_not_answered() -> None:
     deadline_us = stage.dispatcher.next_deadline_us(at(10))
     assert deadline_us is not None
     assert deadline_us > at(10).mono_us
+    assert stage.leds[1].asked, "the members are asked, or nothing would ever confirm"
     stage.leds[1].answering = True
     assert len(stage.run(15)) == 1
 
@@ -467,11 +482,13 @@ def test_a_lease_that_runs_out_is_expired_and_counted() -> None:
     stage.run(1009)
     assert stage.dispatcher.next_deadline_us(at(1009)) == at(1010).mono_us
     assert kinds(stage) == [RecordKind.LEASE]
+    stage.tick(1010)
+    others = stage.insert([1010, 1010], 1010)
     (push,) = stage.run(1010)
     assert kinds(stage) == [RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.LEASE]
-    assert (keys_in(push), push.attempt.tolist()) == ([key], [2])
+    assert (keys_in(push), push.attempt.tolist()) == ([key, *others], [2, 1, 1])
     assert stage.metrics.messages["expire", "t"] == stage.metrics.redelivered["t"] == 1
-    assert stage.metrics.messages["push", "t"] == 2
+    assert stage.metrics.messages["push", "t"] == 4
 
 
 def test_the_end_of_a_lease_that_the_log_has_no_room_for_is_proposed_again_soon() -> None:

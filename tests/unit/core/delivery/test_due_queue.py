@@ -53,6 +53,14 @@ def test_a_message_entered_twice_comes_out_once_in_a_look_at_all_of_them(
     assert queue.pop(100, 9, {}.keys())["sequence"].tolist() == [1, 2]
 
 
+def test_a_message_that_is_spoken_for_does_not_come_out_though_it_waits_still() -> None:
+    """Its lease is in the log and not applied yet: a second one would be refused, and end the first."""
+    entries = waiting((10, 1), (20, 2))
+    queue = queue_of(entries)
+    queue.add(entries)
+    assert queue.pop(100, 9, {1 << 16: 0}.keys())["sequence"].tolist() == [2]
+
+
 @pytest.mark.parametrize("sorted_places", [0, 8, 4096])
 def test_messages_come_out_in_order_however_many_wait(
     monkeypatch: pytest.MonkeyPatch, sorted_places: int

@@ -108,6 +108,17 @@ def test_what_comes_due_between_a_push_and_its_turn_leaves_with_the_next_push() 
     assert push.number == 2
 
 
+def test_a_turn_pushes_what_comes_due_in_it_where_not_all_of_it_was_laid_out() -> None:
+    """A push that pushes only what was laid out would leave it to one more turn."""
+    stage, keys = granted(20, 21)
+    keys += stage.insert([21], expires_ms=60_000)
+    stage.run(1)
+    stage.dispatcher.next_deadline_us(at(1))
+    assert [keys_in(push) for push in push_only(stage, 20)[1]] == [keys[:1]]
+    stage.tick(21)
+    assert [keys_in(m) for _, m, _ in stage.sent if isinstance(m, Push)] == [keys[:1], keys[1:]]
+
+
 def test_a_turn_pushes_what_the_push_before_it_could_not() -> None:
     stage, keys = granted(20, 21)
     stage.leds[1].answering = False
