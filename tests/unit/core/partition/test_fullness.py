@@ -78,6 +78,21 @@ def test_what_is_too_much_is_refused_for_a_while(bound: str, monkeypatch: pytest
     assert text in refusal.text
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        asked(RecordKind.NACK, target_sequence=KEY),
+        asked(RecordKind.RECURRENCE, name="r", document='{"action":"pause"}'),
+    ],
+    ids=["a NACK without headers", "a recurrence"],
+)
+def test_what_replaces_no_headers_needs_no_room_for_them(
+    request_: ChangeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HEADINGS_BYTES_MAX", 2)
+    assert fullness(of(headings=SimpleNamespace(size=3)), request_, UnderWay()) is None
+
+
 def test_unique_keys_beyond_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     request = asked(RecordKind.INSERT, key_high=KEY, key_low=KEY)
     assert fullness_of_names(of(names_count=2), request) is None

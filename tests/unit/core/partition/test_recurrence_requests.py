@@ -20,3 +20,13 @@ def test_a_payload_that_is_not_base64_is_refused(terms: dict[str, Any], payload:
     request.name, request.document = "r", json.dumps(terms | {"payload": payload})
     with pytest.raises(InvalidRequest, match="base64"):
         wish_of(request)
+
+
+def test_an_update_that_changes_nothing_is_refused() -> None:
+    """Whoever misses an argument would be told that the recurrence is as it was asked for."""
+    request = ChangeRequest(1, RecordKind.RECURRENCE, "t", 1, b"c" * 16, 1, 0)
+    request.name, request.document = "r", json.dumps({"action": "update"})
+    with pytest.raises(InvalidRequest, match="there is nothing to change"):
+        wish_of(request)
+    request.shared = b"s" * 32
+    assert wish_of(request).action == "update"

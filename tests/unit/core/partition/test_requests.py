@@ -14,7 +14,7 @@ from dueq.core.partition.requests import check_change, check_chunk, check_topic
 from dueq.core.ports.membership import PartitionAssignment, Topic
 from dueq.instant import Now
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
-from dueq_codecs.meta import Meta, packed_headers, prefix_of, with_key
+from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta, packed_headers, prefix_of, with_key
 from dueq_codecs.records import JobAction, OnDuplicate, RecordKind
 from dueq_codecs.rules import homes_of_keys, key_hashes, once_hashes
 from dueq_codecs.topic_settings import TopicSettings
@@ -185,6 +185,16 @@ def test_chunks_must_fit_their_payload() -> None:
         check_chunk(chunk(0, whole, 2 << 20, 8), [whole], SETTINGS),
     ):
         assert wrong is not None
+
+
+def test_the_longest_payload_of_a_topic_may_have_a_meta_before_it() -> None:
+    size = SETTINGS.payload_bytes_max + max(PREFIX_BYTES_MAX)
+    chunks = -(-size // limits.CHUNK_BYTES)
+    whole = b"x" * limits.CHUNK_BYTES
+    assert check_chunk(chunk(0, whole, size, chunks), [whole], SETTINGS) is None
+    too_long = check_chunk(chunk(0, whole, size + 1, chunks), [whole], SETTINGS)
+    assert too_long is not None
+    assert too_long.code is Code.PAYLOAD_TOO_LARGE
 
 
 @pytest.mark.parametrize("action", [JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL])

@@ -8,10 +8,10 @@ import numpy as np
 
 from dueq import limits
 from dueq.core.partition.uploads import Uploads
-from dueq.core.ports.effects import Persist
+from dueq.core.ports.effects import Persist, SendClient
 from dueq.core.ports.events import Route
 from dueq.core.ports.persistence import DropUpload
-from dueq_codecs.messages import ChunkRequest, UploadAck, UploadChunk
+from dueq_codecs.messages import ChunkReply, ChunkRequest, Code, UploadAck, UploadChunk
 from dueq_codecs.records import LogEntry, Record, RecordKind
 from tests.unit.core.replica_stage import UID, Stage
 
@@ -119,6 +119,23 @@ def led_upload(stage: Stage, uploads: Uploads, upload: int, chunk: int) -> None:
     size = limits.CHUNK_BYTES + 1
     request = ChunkRequest(1, "t", UID, b"c" * 16, upload, chunk, 2, size, crc32(b"chunk"))
     assert uploads.chunk_received(Route(b"c"), request, b"chunk", stage.now) is None
+
+
+def test_a_chunk_that_is_everywhere_is_answered_at_once_and_not_written_again() -> None:
+    """Its client has lost the answer. A member that is silent by now must not keep it from going on."""
+    leader = Follower()
+    stage = leader.stage
+    stage.lead("b2", "b3")
+    led_upload(stage, leader.uploads, 0, 0)
+    for name in ("b2", "b3"):
+        leader.uploads.acked(stage.peer(name), UploadAck(UID, UPLOAD, 0))
+    stage.sync()
+    led_upload(stage, leader.uploads, UPLOAD, 0)
+    stage.ctx.close_writes()
+    [effect] = stage.ctx.take()
+    assert isinstance(effect, SendClient)
+    assert isinstance(effect.message, ChunkReply)
+    assert (effect.message.code, effect.message.upload, effect.message.chunk) == (Code.OK, UPLOAD, 0)
 
 
 def test_chunks_of_a_leadership_that_has_ended_are_dropped_if_nobody_names_them() -> None:

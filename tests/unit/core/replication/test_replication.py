@@ -629,6 +629,18 @@ def test_a_leader_of_a_dead_replica_is_at_rest_once_the_others_are_level(stage: 
     assert stage.replica.tick(stage.now)
 
 
+def test_a_leader_is_not_at_rest_while_a_member_is_filled_that_was_level_before(stage: Stage) -> None:
+    """The offer of the snapshot may be lost, and only its care repeats it: nothing would commit any more."""
+    stage.lead("b2")
+    stage.acked_by("b2", 1)
+    assert stage.replica.leading is not None
+    stage.replica.leading.serve()
+    stage.peer("b3").registered = False
+    assert not stage.replica.tick(stage.now)
+    stage.replica.mismatch_received(stage.peer("b2"), Mismatch(UID, 1, 0, 0, 0, True), stage.now)
+    assert stage.replica.tick(stage.now)
+
+
 def test_nothing_is_sent_to_a_silent_follower_until_it_is_heard_again(stage: Stage) -> None:
     stage.lead("b2", "b3")
     stage.acked_by("b2", 1)
