@@ -27,11 +27,12 @@ ALICE, BOB = Route(b"a"), Route(b"b", "b2")
 
 
 class Dispatcher:
-    """Remembers of which lost frames it heard, and who consumes."""
+    """Remembers of which lost frames it heard, who consumes, and how often that was looked at."""
 
     def __init__(self) -> None:
         self.lost: list[tuple[Route, BrokerMessage]] = []
         self.consumers: set[Route] = set()
+        self.looks = 0
 
     def consumer_frame(self, route: Route, frame: ConsumerFrame, now: Now) -> None:
         self.consumers.add(route)
@@ -40,6 +41,7 @@ class Dispatcher:
         self.lost.append((route, unsent))
 
     def routes(self) -> set[Route]:
+        self.looks += 1
         return self.consumers
 
 
@@ -124,3 +126,14 @@ def test_clients_that_left_are_forgotten(
     assert len(clients._consumed) <= 16
     clients.route_lost(RouteLost(ALICE, Reply(1, Code.OK)), NOW)
     assert len(topics["departures"].lost) == 1
+
+
+def test_where_many_clients_stay_those_that_left_are_looked_for_ever_more_seldom(
+    clients: Clients, topics: dict[str, Dispatcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each frame of a consumer would cost a look at all the others."""
+    monkeypatch.setattr(module, "_SWEEP_FROM", 8)
+    clients._sweep_from = 8
+    for number in range(1_000):
+        consume(clients, Route(b"%d" % number), "arrivals")
+    assert 1 < topics["arrivals"].looks < 10

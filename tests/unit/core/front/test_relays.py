@@ -23,13 +23,16 @@ from dueq.core.turn.settings import CoreSettings
 from dueq.instant import Now
 from dueq_codecs.messages import (
     BrokerMessage,
+    BrowseRequest,
     ChangeRequest,
+    ChunkRequest,
     Code,
     ConsumerReply,
     Hello,
     HelloReply,
     InspectRequest,
     Leadership,
+    LookRequest,
     MetadataReply,
     MetadataRequest,
     PeerFrame,
@@ -90,6 +93,26 @@ def answers(effects: list[Effect]) -> list[Any]:
 def test_what_a_client_asks_goes_on_to_whom_it_means(core: BrokerCore) -> None:
     [(to, relay)] = relays(core.step([ClientFrameReceived(CLIENT, QUESTION, [])], at(0)))
     assert (to, relay.back, relay.inner, relay.identity) == ("b3", False, QUESTION, b"client")
+
+
+@pytest.mark.parametrize(
+    ("request_to_leader", "bodies"),
+    [
+        (ChangeRequest(5, RecordKind.CANCEL, "t", 5, b"c" * 16, 1, 0), []),
+        (ChunkRequest(5, "t", 5, b"c" * 16, 0, 0, 2, 9, 0), [b"x"]),
+        (BrowseRequest(5, "t", 5), []),
+        (LookRequest(5, "t", 5, "message"), []),
+    ],
+)
+def test_what_is_for_the_leader_of_a_partition_goes_on_to_it_and_has_no_other_answer(
+    core: BrokerCore, request_to_leader: Any, bodies: list[bytes | memoryview]
+) -> None:
+    """A client needs to reach only one broker, whatever it wants of the others."""
+    core.step([frame("b2", LIFE, LIFE, 5)], at(0))
+    effects = core.step([ClientFrameReceived(CLIENT, request_to_leader, bodies)], at(0))
+    [(to, relay)] = relays(effects)
+    assert (to, relay.back, relay.inner, relay.bodies) == ("b2", False, request_to_leader, bodies)
+    assert answers(effects) == []
 
 
 def test_what_was_relayed_is_not_sent_on_again(core: BrokerCore) -> None:

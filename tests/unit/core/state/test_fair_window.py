@@ -137,3 +137,13 @@ def test_classes_by_group_are_a_set() -> None:
         first, last = sorted((of, chance.randrange(6) << 16 | chance.randrange(4)))
         assert list(found.irange(first, last)) == sorted(each for each in twin if first <= each <= last)
         assert (len(found), set(found), of in found) == (len(twin), twin, of in twin)
+
+
+def test_once_it_has_gone_back_no_group_has_an_end_of_its_own() -> None:
+    """All is read anew from there: an end from before would hide what lies behind it."""
+    rows = entries(range(1, 41))
+    window = window_of(rows, Turns(3))
+    window.shrink(rows, 4)
+    assert window.go_back(NOW)
+    assert (window.heads(), window.unknown_count) == ([], 0)
+    assert not window.endless

@@ -95,3 +95,24 @@ def test_a_group_stays_for_as_long_as_something_is_set_for_it() -> None:
         table.expire(0, 0)
         assert table.export() == (1, [])
         assert (table.forgotten, table.by_number) == ([1], {})
+
+
+def test_a_group_is_forgotten_when_its_last_message_ends_however_long_it_has_lasted() -> None:
+    """A topic may have millions of groups a day: each would stay in memory and on the disk."""
+    groups = GroupTable()
+    [number] = begun(groups, "a")
+    groups.expire(0, 0)
+    assert groups.name_of(number) == "a"
+    ended(groups, number)
+    groups.expire(0, 0)
+    assert (groups.forgotten, groups.name_of(number), groups.has_idle) == ([number], None, False)
+
+
+def test_after_all_numbers_have_been_given_the_next_one_that_none_has_comes() -> None:
+    """All replicas must find the same one, whichever build they run."""
+    groups = GroupTable()
+    _, second, third = begun(groups, "a", "b", "c")
+    ended(groups, second)
+    groups.expire(0, 0)
+    groups.recover([TableRow(b"", LAST.to_bytes(4, "big"))])
+    assert begun(groups, "d", "e") == [second, third + 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,20 @@ def test_only_copies_that_are_not_whole_are_deleted(tmp_path: Path) -> None:
     (tmp_path / "partition-9.copying").write_bytes(b"half")
     drop_halves(tmp_path)
     assert list(tmp_path.iterdir()) == [kept]
+
+
+def next_descriptor(folder: Path) -> int:
+    """The number that the next file to be opened gets: the least one that is free."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    os.close(descriptor)
+    return descriptor
+
+
+def test_what_is_put_aside_keeps_no_folder_open(tmp_path: Path) -> None:
+    """Each damaged replica would cost the broker a descriptor, until it cannot take a connection any more."""
+    before = next_descriptor(tmp_path)
+    for uid in range(3):
+        keep_rows(tmp_path, uid, [b"a"])
+    database(tmp_path, "payload", "kept")
+    put_aside(tmp_path)
+    assert next_descriptor(tmp_path) == before

@@ -251,3 +251,10 @@ def test_what_was_meant_for_a_topic_that_was_made_anew_meanwhile_ends(stage: Sta
     stage.leaders = {12: "a"}
     [failed] = of(stage.answer_metadata(effects), Failed)
     assert (failed.call, type(failed.error)) == (7, TopicNotFound)
+
+
+def test_a_leader_that_names_its_epoch_and_is_busy_is_asked_again(stage: Stage) -> None:
+    """Its answer is final only where it says that no leader will ever know what came of the request."""
+    [request] = sent(stage.insert(7, b"x"), ChangeRequest)
+    effects = stage.receive("a", refuse(request, Code.BUSY, epoch=1)) + stage.run_until(stage.ms + 500)
+    assert (sent(effects, ChangeRequest), of(effects, Failed)) == ([request], [])

@@ -7,8 +7,8 @@ import pytest
 from dueq import limits
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed, Effect, Failed
-from dueq.errors import Busy
-from dueq_codecs.messages import ChangeRequest, Code, ConsumerFrame, MetadataRequest
+from dueq.errors import Busy, NotAllowed
+from dueq_codecs.messages import ChangeRequest, Code, ConsumerFrame, MetadataRequest, Reply
 from dueq_codecs.records import RecordKind
 from tests.unit.client.core.consuming.test_pulling import (
     CALL,
@@ -125,3 +125,13 @@ def test_what_comes_seconds_after_a_pull_is_over_goes_back() -> None:
     live(stage, 3_000)
     [request] = sent(bring(stage, frame, b"x") + stage.run_until(stage.ms + 5), ChangeRequest)
     assert (request.kind, request.rows) == (RecordKind.RELEASE, 1)
+
+
+def test_who_may_not_ask_about_a_topic_hears_so_at_once() -> None:
+    """No broker will tell him anything else: he would wait in vain until his time is over."""
+    stage = staged("a")
+    asking = stage.step(events.Pull(CALL, stage.at_us(5_000), TOPIC, 3, 0, 7_000, 1 << 20, b"", []))
+    [question] = sent(asking, MetadataRequest)
+    [failed] = of(stage.receive("a", Reply(question.request_id, Code.NOT_ALLOWED, "it is not yours")), Failed)
+    assert (failed.call, str(failed.error)) == (CALL, "it is not yours")
+    assert isinstance(failed.error, NotAllowed)

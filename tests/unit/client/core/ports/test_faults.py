@@ -1,12 +1,13 @@
-"""Which pushes are none."""
+"""Which pushes, and which chunks, are none."""
 
 from __future__ import annotations
 
 import pytest
 
-from dueq.client.core.ports.faults import fault_of_push
+from dueq.client.core.ports.faults import SIZE_MAX, fault_of_chunk, fault_of_push
 from dueq.limits import CHUNK_BYTES
-from tests.unit.client.stage import push
+from dueq_codecs.messages import PushChunk
+from tests.unit.client.stage import CONSUMER, TOPIC, push
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES])
@@ -18,3 +19,15 @@ def test_a_longer_one_comes_in_chunks_of_its_own() -> None:
     message, body = push("a", 1, 1, [bytes(CHUNK_BYTES + 1), b"y"])
     assert fault_of_push(message, body)
     assert fault_of_push(message, b"y") is None
+
+
+def test_no_payload_has_more_chunks_than_the_longest_one() -> None:
+    """A client that believed in more would keep room for what never comes."""
+    most = -(-SIZE_MAX // CHUNK_BYTES)
+    for chunk, chunks, told in [
+        (0, most, None),
+        (most - 1, most, None),
+        (most, most, f"there is no chunk {most} of {most}"),
+        (0, most + 1, f"there is no chunk 0 of {most + 1}"),
+    ]:
+        assert fault_of_chunk(PushChunk(TOPIC, CONSUMER, 1, 1, 50, 0, 60, chunk, chunks, "a"), b"x") == told
