@@ -95,6 +95,27 @@ def test_where_a_record_is_made_anyway_what_is_due_soon_after_the_look_ahead_is_
     assert [record.rows for record in stage.leds[1].open] == [2]
 
 
+def test_what_is_due_soon_after_the_look_ahead_is_leased_with_what_is_near() -> None:
+    """A steady stream would cost a record, and its sync, for each message."""
+    stage = Stage()
+    stage.insert([100, 150])
+    stage.attach(0)
+    stage.tick(70)
+    assert [record.rows for record in stage.leds[1].open] == [2]
+
+
+def test_each_of_two_consumers_gets_its_own_messages_with_ranks_when_payloads_come_late() -> None:
+    stage = Stage()
+    stage.leds[1].cached = False
+    keys = stage.insert([10] * 4, rank=7)
+    stage.attach(0, ALICE, credit=2)
+    stage.attach(0, BOB, credit=2)
+    assert [*stage.run(0), *stage.run(10)] == []
+    stage.read_payloads(11)
+    pushes = stage.run(11)
+    assert {push.consumer_id: keys_in(push) for push in pushes} == {ALICE: keys[:2], BOB: keys[2:]}
+
+
 def test_a_long_push_is_cut_by_bytes() -> None:
     stage = Stage()
     stage.insert([10] * 30, size=100_000)

@@ -51,6 +51,19 @@ def test_a_lease_is_pushed_again_under_its_token_when_an_attach_lacks_it() -> No
     assert stage.run(2001) == []
 
 
+def test_leases_of_several_partitions_that_are_pushed_again_say_how_much_of_each_is_left() -> None:
+    """A holder that believed in more would work on what another one has by then."""
+    stage = Stage(partitions=2)
+    for uid, due_ms in ((1, 10), (2, 20)):
+        stage.insert([due_ms], uid=uid)
+    stage.attach(0, lease_ms=60_000)
+    for ms in (0, 10, 20):
+        stage.run(ms)
+    stage.attach(2000, attach=2)
+    (push,) = stage.run(2000)
+    assert (push.uid.tolist(), push.lease_left_ms.tolist()) == ([1, 2], [58_010, 58_020])
+
+
 def test_two_attaches_in_a_row_push_a_missing_lease_once() -> None:
     stage, keys = pushed()
     stage.attach(2000, attach=2)
@@ -323,6 +336,19 @@ def test_what_is_behind_long_payloads_on_its_way_waits_for_them() -> None:
     travel_ms = 16 * limits.CHUNK_BYTES * 1_000 // SLOWEST_LINK
     chunks = beats_unseen(stage, 1_030 + travel_ms, 1_030 + travel_ms + 1, 120_000)
     assert {message.sequence << 16 | message.row for message in chunks} == {keys[0]}
+
+
+def test_payloads_inside_a_push_do_not_count_as_chunks_that_are_on_their_way() -> None:
+    """What was lost would come again seconds later than it might."""
+    stage = Stage()
+    stage.attach(0, credit_bytes=1 << 30, lease_ms=60_000)
+    keys = stage.insert([100], size=limits.CHUNK_BYTES, upload=7)
+    keys += stage.insert([100], size=1_000_000)
+    stage.run(70)
+    stage.read_payloads(70)
+    assert [keys_in(push) for push in stage.run(100)] == [keys]
+    travel_ms = limits.CHUNK_BYTES * 1_000 // SLOWEST_LINK
+    assert beats_unseen(stage, 1_100 + travel_ms, 1_100 + travel_ms + 1, 60_000)
 
 
 def test_a_lost_chunk_is_repaired_while_much_of_the_lease_is_left() -> None:
