@@ -137,8 +137,12 @@ class Stage:
             self.mono_us += 50_000
             for name in heard:
                 self.peer(name).heard_at_us = self.mono_us
-            self.replica.tick(self.now)
-            self._collect()
+            self.tick()
+
+    def tick(self) -> None:
+        """Have a turn at this instant."""
+        self.replica.tick(self.now)
+        self._collect()
 
     def node(self, leader: str, epoch: int, *isr: str, version: int = 0, incarnation: int = 0) -> None:
         """The partition's node is read."""

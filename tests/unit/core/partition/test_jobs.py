@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dueq import limits
-from dueq.core.partition.jobs import Jobs
+from dueq.core.partition.jobs import ASKS_MAX, Jobs
 from dueq.core.ports.entry import FULL, Entries, State
 from dueq.core.ports.persistence import IndexScanned, ScanIndex
 from dueq.core.state.applied import Applied
@@ -132,6 +132,16 @@ def test_home_aborts_once_what_nobody_has_committed_in_time() -> None:
     assert led.actions == [JobAction.ABORT]
 
 
+def test_a_commit_that_comes_too_late_has_nothing_aborted_twice() -> None:
+    led = Led()
+    led.jobs.insert(_inserted(), 0)
+    late_ms = UNTIL + limits.JOB_ABORT_AFTER_MS + 1
+    led.care.tick(at(late_ms))
+    assert led.job(JobAction.COMMIT, stamp=UNTIL + 1).state == JobState.OPEN
+    led.care.tick(at(late_ms + 1))
+    assert led.actions == [JobAction.ABORT], "it is on its way"
+
+
 def test_a_clock_that_may_be_ahead_aborts_nothing() -> None:
     led = Led()
     led.jobs.insert(_inserted(), 0)
@@ -184,6 +194,46 @@ def test_an_old_answer_that_it_is_open_decides_nothing() -> None:
     led.care.told(JobTell(UID + 1, *_halves(), JobState.OPEN), at(2))
     led.care.told(JobTell(UID + 1, *_halves(), 77), at(2))
     assert led.actions == []
+
+
+def test_home_decides_nothing_more_about_a_job_that_it_knows() -> None:
+    """Who was decided for is told so, however late it asks."""
+    led = Led()
+    led.job(JobAction.COMMIT)
+    tell = led.care.asked(JobAsk(UID, UID + 1, *_halves(), UNTIL), at(10 * UNTIL))
+    assert tell == JobTell(UID + 1, *_halves(), JobState.COMMITTED)
+    assert led.actions == []
+
+
+# ---------------------------------------------------------------- asking home
+
+
+def test_home_is_asked_ever_more_seldom_and_often_again_once_it_should_have_decided() -> None:
+    """Until its answer is known, messages that may be delivered are held back."""
+    led = Led(index=1)
+    led.jobs.insert(_inserted(), 0)
+    asked_ms = []
+    for ms in range(0, UNTIL + 4_000, 100):
+        assert led.care.tick(at(ms))
+        asks = led.care.take_asks()
+        assert asks in ([], [JobAsk(UID, UID, *_halves(), UNTIL)])
+        asked_ms += [ms] * len(asks)
+    assert asked_ms == [500, 1_500, 3_500, 7_500, 12_500, 13_000, 13_500]
+    assert led.actions == []
+
+
+def test_about_many_jobs_home_is_asked_in_several_turns() -> None:
+    led = Led(index=1)
+    keys = [key for n in range(1_000) if home_of(key := n.to_bytes(16, "big"), 2) == 0][: ASKS_MAX + 1]
+    for key in keys:
+        record = _inserted()
+        record.job = key
+        led.jobs.insert(record, 0)
+    counts = []
+    for ms in (0, 500, 501):
+        led.care.tick(at(ms))
+        counts.append(len(led.care.take_asks()))
+    assert counts == [0, ASKS_MAX, 1]
 
 
 # ---------------------------------------------------------------- working off
@@ -267,6 +317,19 @@ def test_nothing_is_revealed_while_the_clock_is_on_hold() -> None:
     led.clock.hold = False
     led.care.tick(at(4))
     assert [record.kind for record in led.proposed] == [RecordKind.REVEAL]
+
+
+def test_the_next_page_is_read_once_what_was_found_in_the_one_before_is_revealed() -> None:
+    """A job is said to be clear only behind the last page: what is hidden then would stay so until its instant."""
+    led = committed()
+    led.care.tick(at(2))
+    led.page(led.saved(), led.rows(5_000), exhausted=False)
+    led.applied()
+    assert led.actions == []
+    led.page(led.read(), led.rows(6_000))
+    assert [record.kind for record in led.proposed] == [RecordKind.REVEAL] * 2
+    led.applied()
+    assert led.actions == [JobAction.CLEARED]
 
 
 def test_what_the_log_does_not_take_now_is_revealed_later() -> None:

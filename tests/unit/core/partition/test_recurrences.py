@@ -12,10 +12,11 @@ from dueq import limits
 from dueq.core.partition.recurrences import Recurrences
 from dueq.core.state.applied import Applied
 from dueq.core.state.body_table import BodyTable
-from dueq.core.state.recurrence_table import ACTION, CREATE, PAUSE, RecurrenceTable
+from dueq.core.state.recurrence_table import ACTION, CREATE, PAUSE, UPDATE, RecurrenceTable
 from dueq.core.turn.deadlines import Deadlines
 from dueq.instant import Now
 from dueq.recurring.terms import packed
+from dueq_codecs.groups import home_of_group
 from dueq_codecs.messages import ChangeRequest, Code
 from dueq_codecs.records import NO_U8, Record, RecordKind
 
@@ -75,12 +76,12 @@ class Led:
         self.recurrences.fire(record, None)
         self.care.applied(record, Applied(), at(ms))
 
-    def asked(self, action: str) -> Code | None:
+    def asked(self, action: str, name: str = "r", **terms: object) -> Code | None:
         """Whether a client's wish is refused."""
         request = ChangeRequest(
-            1, RecordKind.RECURRENCE, "t", UID, b"c" * 16, 1, 0, document=packed({ACTION: action})
+            1, RecordKind.RECURRENCE, "t", UID, b"c" * 16, 1, 0, document=packed({ACTION: action} | terms)
         )
-        request.name = "r"
+        request.name = name
         refusal = self.care.refusal(request)
         return refusal.code if refusal is not None else None
 
@@ -143,6 +144,44 @@ def test_a_wish_waits_while_a_record_about_the_recurrence_is_on_its_way(led: Led
     assert led.asked(PAUSE) == Code.BUSY, "now the wish itself is on its way"
     led.tick(EVERY_MS - AHEAD_MS)
     assert led.fired == [(0, 0)]
+
+
+def test_a_change_of_a_recurrence_that_is_not_here_is_taken_whatever_group_it_names(led: Led) -> None:
+    """In a fair topic its name does not say where it is: each partition is asked, and most do not have it."""
+    led.topic = SimpleNamespace(
+        kind="fair", home_partitions=2, partitions=[SimpleNamespace(uid=UID), SimpleNamespace(uid=UID + 1)]
+    )
+    elsewhere = next(name for name in ("a", "b", "c", "d", "e", "f") if home_of_group(name, 2) == 1)
+    assert led.asked(UPDATE, "r", group=elsewhere) == Code.INVALID_REQUEST
+    assert led.asked(UPDATE, "unknown", group=elsewhere) is None
+
+
+def test_a_partition_takes_recurrences_until_their_bytes_are_as_many_as_they_may_be(
+    led: Led, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len("new") + len(packed({"every_ms": EVERY_MS}))
+    monkeypatch.setattr(limits, "RECURRENCES_BYTES_MAX", led.recurrences.bytes + size - 1)
+    assert led.asked(CREATE, "new", every_ms=EVERY_MS) == Code.TOO_MANY_RECURRENCES
+    monkeypatch.setattr(limits, "RECURRENCES_BYTES_MAX", led.recurrences.bytes + size)
+    assert led.asked(CREATE, "new", every_ms=EVERY_MS) is None
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "due"), [(limits.MISSED_AFTER_MS - 1, 0), (limits.MISSED_AFTER_MS, -NOON)]
+)
+def test_a_tick_is_missed_when_it_is_a_minute_late_and_not_before(late_ms: int, due: int) -> None:
+    """After a change of leaders a recurrence that makes up for nothing would leave ticks out."""
+    led = Led(missed=0)
+    led.tick(late_ms)
+    assert led.fired == [(0, due)]
+
+
+def test_a_recurrence_that_makes_up_for_nothing_fires_though_its_ticks_are_close_together() -> None:
+    led = Led(every_ms=10_000, missed=0)
+    led.tick(-AHEAD_MS)
+    led.commit(-AHEAD_MS)
+    led.tick(10_000 - AHEAD_MS)
+    assert led.fired == [(0, 0), (10_000, 10_000)]
 
 
 def test_nothing_is_fired_by_a_clock_that_is_on_hold_nor_on_a_disk_that_takes_nothing(led: Led) -> None:

@@ -219,3 +219,15 @@ def test_a_filled_replica_that_lacks_nothing_any_more_does_not_ack_before_its_di
     assert stage.ack_to("b2") is None
     stage.sync()
     assert stage.ack_to("b2") is not None
+
+
+def test_a_write_of_before_a_snapshot_was_installed_has_nothing_acked_of_what_was_installed(
+    stage: Stage,
+) -> None:
+    """It was of another log, and what is there now has not been verified yet."""
+    stage.append("b2", 1, (0, 0), 1)
+    written = stage.begin_write()
+    stage.replica.wiped()
+    stage.replica.installed(filled(9, 1))
+    stage.ctx.persisted(written, stage.now)
+    assert stage.ack_to("b2") is None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dueq import limits
-from dueq.core.ports.membership import Member, SetOutcome
+from dueq.core.ports.membership import Member, ReadNode, SetOutcome
 from dueq.core.replication.leading import Leading
-from tests.unit.core.replica_stage import Stage, entry
+from tests.unit.core.replica_stage import UID, Stage, entry
 
 B1, B2, B3 = (Member(f"b{i}", f"s{i}") for i in (1, 2, 3))
 
@@ -97,6 +99,29 @@ def test_a_member_whose_broker_has_another_disk_leaves() -> None:
     stage.peer("b3").reborn(34, "another", "tcp://b3", "", stage.now)
     stage.pass_ms(50, "b2", "b3")
     assert stage.answer(SetOutcome.DONE).node.isr == (B1, B2)
+
+
+def test_a_member_leaves_once_it_has_been_silent_for_longer_than_it_may() -> None:
+    stage = Stage()
+    stage.lead("b2", "b3")
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 1)
+    for us, isrs in ((limits.REPLICA_LAG_MS * 1000, []), (1, [(B1, B2)])):
+        stage.mono_us += us
+        stage.peer("b2").heard_at_us = stage.mono_us
+        stage.tick()
+        assert [order.node.isr for order in stage.orders] == isrs
+
+
+@pytest.mark.parametrize("outcome", [SetOutcome.UNKNOWN, SetOutcome.BAD_VERSION])
+def test_a_leader_that_does_not_know_what_the_node_says_reads_it(outcome: SetOutcome) -> None:
+    """Another may lead by now, and every further change would be made in vain."""
+    stage = Stage()
+    leads_with_b2(stage)
+    stage.pass_ms(50, "b2", "b3")
+    assert stage.asked == []
+    stage.answer(outcome)
+    assert stage.asked == [ReadNode(UID)]
 
 
 def test_a_leader_is_busy_until_it_knows_how_its_change_has_ended() -> None:

@@ -220,6 +220,16 @@ def test_who_lacks_what_was_trimmed_is_offered_a_snapshot_and_nothing_is_read_fo
     assert not [effect for effect in stage.ctx.take() if isinstance(effect, Read)]
 
 
+def test_a_new_life_of_a_follower_is_told_who_leads(stage: Stage) -> None:
+    """The one before was, and told nothing to this one: it would ask for an election."""
+    leads_level(stage)
+    peer = stage.peer("b3")
+    peer.reborn(34, "s3", "tcp://b3", "", stage.now)
+    stage.replica.introduce(peer)
+    frame = peer.build_frame(stage.ctx.settings, stage.now)
+    assert frame.leaderships == [Leadership(UID, 1, leads=True, serving=False)]
+
+
 # ---------------------------------------------------------------- its end
 
 

@@ -63,6 +63,7 @@ def test_appends_follow_one_another_and_are_sent_again_from_the_last_ack() -> No
     assert (progress.state, progress.next) == (State.REPLICATE, 24)
     progress.acked(22, START, at(2))
     progress.resend(at(3))
+    progress.resend(at(1 + limits.RESEND_MS))
     assert progress.next == 24, "what was sent may still be answered"
     progress.resend(at(2 + limits.RESEND_MS))
     assert (progress.state, progress.next) == (State.REPLICATE, 23)
