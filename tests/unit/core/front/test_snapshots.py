@@ -83,15 +83,15 @@ class Broker:
         refusal = self.browsing.requested(ROUTE, request, partition, at(ms))
         return None if refusal is None else refusal.code
 
-    def answer(self, ms: int = 0) -> None:
-        """The oldest read is answered: there is nothing (any more)."""
+    def answer(self, ms: int = 0, chunk: bytes | None = b"chunk") -> None:
+        """The oldest read is answered: there is nothing (any more), or one chunk; None: that is unreadable."""
         asked, then = self.reads.pop(0)
         if isinstance(asked, ReadPage):
             summary = Summary.unpack(b"").pack()
             nothing = np.zeros(0, np.uint32)
             then(PageRead(0, 1, asked.pages, 9, summary, NO_ENTRIES, b"", nothing, (0, 0), True), at(ms))
         else:
-            then(ChunkRead(0, 1, asked.upload, asked.chunk, b"chunk"), at(ms))
+            then(ChunkRead(0, 1, asked.upload, asked.chunk, chunk), at(ms))
 
     def begin(self, led: Led, request_id: int = 100) -> int:
         """A snapshot whose first page was read; returns its number."""
@@ -203,3 +203,24 @@ def test_another_life_of_the_broker_gives_other_numbers(broker: Broker, led: Led
 def test_a_place_that_no_index_has_is_refused(broker: Broker, led: Led, field: str, most: int) -> None:
     assert broker.ask(led, 1, **{field: most}) is None
     assert broker.ask(led, 2, **{field: most + 1}) == Code.INVALID_REQUEST
+
+
+def test_a_page_has_as_many_rows_as_are_asked_for_and_no_more_than_may_be(broker: Broker, led: Led) -> None:
+    number = broker.begin(led)
+    for request_id, limit in enumerate((0, 10, limits.BROWSE_ROWS_MAX, limits.BROWSE_ROWS_MAX + 1)):
+        assert broker.ask(led, request_id, number, limit=limit) is None
+        asked, _ = broker.reads[-1]
+        assert isinstance(asked, ReadPage)
+        assert asked.limit == (10 if limit == 10 else limits.BROWSE_ROWS_MAX)
+        broker.answer()
+
+
+def test_a_chunk_that_cannot_be_read_is_said_to_be_broken(broker: Broker, led: Led) -> None:
+    """Who exports messages would take an empty answer for a part of the payload."""
+    number = broker.begin(led)
+    assert broker.ask(led, 1, number, upload=7, chunk=3) is None
+    broker.answer(chunk=None)
+    assert broker.ask(led, 2, number, upload=7, chunk=4) is None
+    broker.answer()
+    assert [(reply.request_id, reply.code) for reply in broker.replies] == [(1, Code.BROKEN), (2, Code.OK)]
+    assert "chunk 3 of upload 7 of partition 1 cannot be read" in broker.replies[0].text

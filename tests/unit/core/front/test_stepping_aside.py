@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dueq import limits
 from dueq.core.front.stepping_aside import SteppingAside
 from dueq.core.ports.membership import CoordinatorState
 from dueq.core.turn.context import Context
@@ -88,3 +89,12 @@ def test_a_payload_that_cannot_be_read_hands_its_partition_over_once_in_ten_minu
     broker.aside.forget(1)
     broker.aside.payload_unreadable(broker.partitions[1], later(601))
     assert len(broker.handed_over) == 3
+
+
+def test_where_a_payload_cannot_be_read_a_full_disk_hands_over_only_a_minute_later(broker: Broker) -> None:
+    """Each hand-over stops deliveries for a moment."""
+    broker.aside.payload_unreadable(broker.partitions[1], NOW)
+    broker.aside.pressed(True, later(limits.HANDOVER_MS // 1000 - 1))
+    assert broker.handed_over == [(1, "a payload cannot be read")]
+    broker.aside.tick(later(limits.HANDOVER_MS // 1000))
+    assert broker.handed_over[1:] == [(1, "the disk is almost full"), (2, "the disk is almost full")]

@@ -101,6 +101,29 @@ def test_an_insert_that_names_what_is_not_kept_is_refused_and_changes_nothing() 
     assert story.timeline.bodies.by_name[NAME].messages == 2
 
 
+def test_only_messages_that_name_it_are_counted_also_where_others_change_with_them() -> None:
+    story = Bodies()
+    story.body(size=20_000)
+    story.share(3, 2)
+    story.insert(NOON, NOON)
+    story.cancel()
+    assert story.timeline.bodies.by_name[NAME].messages == 0
+    assert story.timeline.live_count == 0
+
+
+def test_a_request_that_is_new_beside_one_that_is_repeated_names_the_body() -> None:
+    """Else the body would go while messages wait that have no other payload."""
+    story = Bodies()
+    story.body(size=20_000)
+    story.share(1, 2)
+    record = story.record(RecordKind.INSERT, shared=NAME, shared_size=20_000, version=LEVEL_OF_KINDS)
+    record.due, record.size = np.full(3, NOON, np.uint64), np.full(3, 20_003, np.uint32)
+    record.crc = np.zeros(3, np.uint32)
+    record.requests = (RequestRef(ALICE, 2, 2, 1), RequestRef(ALICE, 3, 3, 2))
+    assert [result.code for result in story.apply(record).results] == [Code.OK, Code.OK]
+    assert story.timeline.bodies.by_name[NAME].messages == story.timeline.live_count == 3
+
+
 def test_what_is_brought_again_is_garbage_at_once() -> None:
     story = Bodies()
     story.body(size=20_000)

@@ -11,7 +11,9 @@ from dueq.core.ports.entry import WIDE, Entries, State, keys_of
 from dueq.core.state.class_set import ClassSet
 from dueq.core.state.fair import FairOrder
 from dueq.core.state.job_table import JobTable
+from dueq.core.state.timeline import Timeline
 from dueq.core.state.window import Cut, Looked, Window
+from tests.unit.core.state.test_timeline import NOON, UID, Shelf, Story
 
 NOW = 1_000
 
@@ -22,15 +24,15 @@ class Turns:
     until_ms = NOW
     is_starving = False
 
-    def __init__(self, *groups: int) -> None:
-        self.groups = groups
+    def __init__(self, *groups: int, takes: int = 1) -> None:
+        self.groups, self.takes = groups, takes
         self.told: list[Cut] = []
 
     def hungry(self, runway: int, most: int) -> list[tuple[int, int]]:
         return [(group << 16, 1) for group in self.groups][:most]
 
     def coming(self, limit: int) -> list[tuple[int, int]]:
-        return [(group, 1) for group in self.groups][:limit]
+        return [(group, self.takes) for group in self.groups][:limit]
 
     def expect(self, cuts: Iterable[Cut]) -> None:
         self.told += cuts
@@ -59,6 +61,25 @@ def test_it_keeps_what_the_next_turns_take() -> None:
     kept = window.inside(rows)["group"].tolist()
     assert {30, 7, 12} <= set(kept)
     assert len(kept) == len(set(kept)) == window.count == 8
+
+
+def test_it_keeps_as_many_messages_of_a_group_as_its_next_turn_takes() -> None:
+    """Else a group of a greater weight would wait for the disk in the middle of its turn."""
+    rows = entries(range(1, 41))
+    window = window_of(rows, Turns(30, 7, takes=2))
+    window.shrink(rows, 4)
+    assert window.inside(rows)["group"].tolist() == [7, 7, 30, 30]
+
+
+def test_who_begins_to_lead_hears_what_is_only_on_the_disk() -> None:
+    """A follower's window has let go of it before; its groups would never be woken."""
+    story, guide = Story(Timeline(UID, hot_rows_max=2, order=FairOrder())), Turns()
+    story.insert(*(NOON + 1000 * at for at in range(1, 11)))
+    Shelf().save(story.timeline)
+    end = story.timeline.end_of(0)
+    assert end is not None
+    story.timeline.led_by(guide)
+    assert guide.told == [(0, *end)]
 
 
 def test_it_says_where_what_it_let_go_begins() -> None:

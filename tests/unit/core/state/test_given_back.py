@@ -88,8 +88,10 @@ def test_long_reasons_bring_a_checkpoint_as_many_rows_do() -> None:
         )  # fmt: skip
         assert story.timeline.dirty_rows == 1 + 8 * times
         leased = story.lease(story.last.waiting)
+    assert story.timeline.export()["remarks"]
     shelf.save(story.timeline)
     assert story.timeline.dirty_rows == 0
+    assert not story.timeline.export()["remarks"]
 
 
 def test_the_dead_are_counted_whether_they_are_in_memory_or_on_the_disk_alone() -> None:

@@ -166,6 +166,42 @@ def test_keys_leave_memory_with_the_checkpoint_and_are_read_again() -> None:
     assert kept.timeline.names_in_memory == 1
 
 
+def test_a_key_that_many_records_of_the_log_name_leaves_memory_with_the_last_of_them() -> None:
+    kept = Kept()
+    kept.insert(b"a")
+    kept.save()
+    records = [_insert_of(kept, b"a") for _ in range(4)]
+    for record in records:
+        if (wanted := kept.timeline.cold_keys(record)) is not None:
+            kept.timeline.names_read(wanted, {A: (DUE, 1 << 16)}, NO_ENTRIES)
+    for record in records:
+        assert kept.timeline.names_in_memory == 2
+        kept.timeline.unpin(record)
+    assert kept.timeline.names_in_memory == 1
+
+
+def test_a_message_that_only_the_disk_has_is_read_when_its_key_is_taken_again() -> None:
+    kept = Kept()
+    kept.timeline = Timeline(UID, hot_rows_max=2)
+    kept.insert(*(b"%d" % number for number in range(50)), b"a")
+    kept.save()
+    wanted = kept.timeline.cold_keys(record := _insert_of(kept, b"a"))
+    assert wanted is not None
+    kept.timeline.names_read(wanted, {A: (DUE, 1 << 16 | 50)}, NO_ENTRIES)
+    names, ids = kept.timeline.prepare(record)
+    assert names is None
+    assert ids is not None
+    assert (ids.first.tolist(), ids.sequence.tolist(), ids.row.tolist()) == ([DUE], [1], [50])
+
+
+def test_a_key_that_was_given_up_names_whoever_takes_it_next() -> None:
+    kept = Kept()
+    kept.insert(b"a")
+    kept.end(RecordKind.CANCEL, 1)
+    assert kept.insert(b"b", b"a") == ([], [])
+    assert kept.insert(b"a") == ([Outcome.TAKEN], [(DUE, 3, 1, DUE)])
+
+
 def test_what_comes_and_goes_between_two_checkpoints_is_not_written() -> None:
     kept = Kept()
     kept.insert(b"a")

@@ -223,3 +223,16 @@ def test_a_restarted_replica_goes_on_with_the_oldest_pass_whatever_their_names_a
     again = recovered(world.timeline.passes, {})
     assert list(again.by_name) == ["p", "z", "a"]
     assert again.running is again.by_name["p"]
+
+
+def test_a_pass_that_was_forgotten_hides_none_that_came_after_it() -> None:
+    world, disk = World(), dict[bytes, TableRow]()
+    world.insert(1)
+    world.act(PURGE, "a")
+    world.act('{"do":"end"}', "a")
+    assert list(recovered(world.timeline.passes, disk).by_name) == ["a"]
+    for _ in range(PASS_MEMORY_MS // AGE_STEP_MS + 2):
+        world.stamp += AGE_STEP_MS
+        world.apply(RecordKind.BARRIER)
+    world.act(PURGE)
+    assert list(recovered(world.timeline.passes, disk).by_name) == ["p"]

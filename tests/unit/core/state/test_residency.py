@@ -27,3 +27,15 @@ def test_a_triggered_message_stays_though_the_window_ends_before_it() -> None:
     assert story.request(RecordKind.TRIGGER, rows[9:], version=LEVEL_OF_KINDS) == [Outcome.DONE]
     shelf.save(story.timeline)
     assert story.timeline.rows(keys_of(rows))["state"].tolist()[1:] == [State.ABSENT] * 8 + [State.WAITING]
+
+
+def test_what_is_ready_to_be_delivered_is_counted_as_it_comes_and_goes() -> None:
+    story = Story()
+    counts = [story.timeline.hot_count]
+    waiting = story.insert(NOON).waiting
+    counts.append(story.timeline.hot_count)
+    leased = story.lease(waiting)
+    counts.append(story.timeline.hot_count)
+    assert story.request(RecordKind.NACK, leased, amount_ms=u64(0)) == [Outcome.DONE]
+    counts.append(story.timeline.hot_count)
+    assert counts == [0, 1, 0, 1]

@@ -66,6 +66,15 @@ def test_pushes_are_counted_as_a_naive_count_does(seed: int) -> None:
     assert (row["delivered"], row["redelivered"], row["lateness"]) == (delivered, again, counts)
 
 
+def test_rows_that_became_ready_in_one_millisecond_are_counted_as_one_by_one() -> None:
+    together, singly = Statistics(), Statistics()
+    for late_ms, attempts in ((0, (1, 1, 1)), (7, (1, 2, 9)), (500, (2, 2))):
+        mesh_us, wait_ms = (NOW_MS + late_ms) * 1000, NOW_MS
+        together.pushed_together("t", wait_ms, len(attempts), attempts.count(1), mesh_us)
+        singly.pushed("t", entries(*((wait_ms, attempt) for attempt in attempts)), mesh_us)
+    assert rows(together) == rows(singly)
+
+
 def test_hours_and_topics_are_counted_apart() -> None:
     statistics = Statistics()
     statistics.scheduled("b", CLIENT, 3, NOW_MS)

@@ -235,6 +235,20 @@ def test_a_scan_passes_by_jobs_in_few_reads_and_says_how_far_it_has_looked(disk:
     assert (len(scan.entries), scan.exhausted, scan.looked_to) == (0, True, None)
 
 
+def test_a_scan_reads_the_classes_behind_its_own_only_if_it_is_to(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * 3)])])
+    put, of = entries(*((1, row, 1_000) for row in range(3))), np.array([[0, 1], [0, 1], [0, 2]], np.uint8)
+    disk.store.commit([SaveCheckpoint(UID, 1, 900, put=put, put_of=of)])
+    scan = disk.store.read(ScanIndex(1, UID, 0, 0, 9, of=b"\0\1"))
+    assert isinstance(scan, IndexScanned)
+    assert (scan.entries["row"].tolist(), scan.beyond, scan.following) == ([0, 1], (), b"\0\2")
+    scan = disk.store.read(ScanIndex(1, UID, 0, 0, 9, of=b"\0\1", onward=True))
+    assert isinstance(scan, IndexScanned)
+    assert scan.entries["row"].tolist() == [0, 1, 2]
+    assert [looked.of for looked in scan.beyond] == [b"\0\2"]
+    assert scan.following is None
+
+
 def test_an_id_is_found_by_the_whole_of_it_only(disk: Disk) -> None:
     """The key alone says where a moved message waits; under another first instant there is no such message."""
     disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * 2)])])
@@ -387,6 +401,14 @@ def test_a_snapshot_that_is_read_now_and_then_stays_open(disk: Disk) -> None:
     found = disk.store.read(ReadSnapshot(1, UID, number, part + 1, 1))
     assert isinstance(found, SnapshotRead)
     assert found.failed
+
+
+def test_a_snapshot_before_the_first_checkpoint_leaves_every_record_to_the_log(disk: Disk) -> None:
+    """Whoever is made from it would pass by those that it is said to hold."""
+    disk.store.commit([AppendLog(UID, [insert(n, [b"xy"]) for n in (1, 2)])])
+    found = disk.store.read(ReadSnapshot(1, UID, 0, 0, 1 << 20))
+    assert isinstance(found, SnapshotRead)
+    assert (found.applied, found.applied_epoch, found.data, found.last) == (0, 0, b"", True)
 
 
 # ---------------------------------------------------------------- whole partitions

@@ -424,6 +424,22 @@ def test_without_any_broker_a_call_fails_as_disconnected() -> None:
     assert "nobody listens there" in str(failed.error)
 
 
+def test_a_call_whose_topic_no_broker_tells_of_says_that_nothing_was_sent() -> None:
+    stage = Stage()
+    stage.connect()
+    stage.insert(7, b"x", timeout_ms=300)
+    [failed] = of(stage.run_until(stage.ms + 300), Failed)
+    assert isinstance(failed.error, Disconnected)
+    assert "in time (no broker answered); nothing was sent" in str(failed.error)
+
+
+def test_payloads_of_just_a_chunk_go_in_requests_that_are_not_too_long(stage: Stage) -> None:
+    payload, rows = bytes(limits.CHUNK_BYTES), limits.REQUEST_BYTES_MAX // limits.CHUNK_BYTES + 1
+    requests = sent(stage.insert(7, *[payload] * rows), ChangeRequest)
+    assert [request.rows for request in requests] == [rows - 1, 1]
+    assert max(int(request.size.sum()) for request in requests) <= limits.REQUEST_BYTES_MAX
+
+
 def test_an_abandoned_call_that_was_not_sent_is_never_sent(stage: Stage) -> None:
     requests = [sent(stage.insert(call, b"x"), ChangeRequest)[0] for call in (1, 2)]
     stage.insert(3, b"x")

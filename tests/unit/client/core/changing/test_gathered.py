@@ -11,7 +11,7 @@ from dueq import ids
 from dueq.client import calls
 from dueq.client.core.ports.effects import Completed, Failed
 from dueq.client.core.ports.parts import Placed
-from dueq.errors import OutcomeUnknown
+from dueq.errors import KeyTaken, OutcomeUnknown
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
 from dueq_codecs.records import Outcome
 from dueq_codecs.topic_settings import TopicSettings
@@ -67,6 +67,18 @@ def test_each_caller_hears_which_messages_its_own_rows_have_met(stage: Stage) ->
     rows = [[ids.from_text(each.id)[2:] for each in call] for call in found]
     assert rows == [[(40, 0), (91, 1)], [(40, 1)], [(91, 3), (40, 2)]]
     assert [[each.due_ms for each in call] for call in found] == [[8_000, DUE], [8_001], [DUE, 8_002]]
+
+
+def test_a_key_that_a_hidden_job_holds_is_taken_by_a_message_that_is_not_named(stage: Stage) -> None:
+    """Whether there will ever be such a message is not decided before its job is committed."""
+    request = shared(stage, ("a", "b"))
+    outcomes = [Outcome.TAKEN, Outcome.HIDDEN]
+    [done] = of(stage.receive("a", met(request, outcomes)), Completed)
+    taken, hidden = done.value.found()
+    assert isinstance(taken, KeyTaken)
+    assert isinstance(hidden, KeyTaken)
+    assert (taken.present, hidden.present) == (ids.to_text(THERE._replace(row=0)), None)
+    assert "of a job that is not committed yet" in str(hidden)
 
 
 def test_each_caller_gets_the_instants_that_were_chosen_for_its_own_rows(stage: Stage) -> None:
