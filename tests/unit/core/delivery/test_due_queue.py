@@ -82,3 +82,15 @@ def test_messages_come_out_in_order_however_many_wait(
         inside -= set(expected)
         assert len(queue) == len(inside)
         assert queue.count_until(until_ms, 200) == sum(wait_at <= until_ms for wait_at, _ in inside)
+
+
+@pytest.mark.parametrize("state", [State.WAITING, State.LEASED])
+def test_at_the_place_of_a_message_that_was_moved_or_leased_nothing_comes_out(state: State) -> None:
+    """It would be delivered sooner than its new instant, or to a second consumer."""
+    entries = waiting((10, 1), (10, 2))
+    queue = queue_of(entries)
+    queue.add(entries)
+    entries["state"][0] = state
+    if state == State.WAITING:
+        entries["wait_at"][0] = 30
+    assert queue.pop(20, 9, {}.keys())["sequence"].tolist() == [2]

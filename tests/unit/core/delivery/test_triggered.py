@@ -47,6 +47,18 @@ def test_a_pause_holds_all_but_the_triggered_message() -> None:
     assert stage.run(500) == []
 
 
+def test_it_is_leased_once_however_long_its_lease_waits_for_its_commit() -> None:
+    """A second lease would be refused, and the credit that it takes given to nobody meanwhile."""
+    stage = Stage()
+    stage.attach(0)
+    [key] = stage.insert([FAR_MS], 1)
+    trigger(stage, 60, [key])
+    for ms in (61, 62, 200):
+        stage.tick(ms)
+    assert kinds(stage).count(RecordKind.LEASE) == 1
+    assert [keys_in(push) for push in stage.run(201)] == [[key]]
+
+
 def test_a_paused_leader_gives_it_to_whoever_has_credit_next() -> None:
     stage = Stage()
     stage.attach(0, credit=0)

@@ -276,3 +276,15 @@ def test_a_commit_that_travelled_with_records_of_another_partition_is_told_surel
     stage.pass_ms(1_000, "b2", "b3")
     later = peer.build_frame(stage.ctx.settings, stage.now)
     assert [(append.uid, append.commit) for append in later.appends] == [(UID, 1)]
+
+
+def test_a_leader_is_busy_while_a_record_waits_for_its_commit(stage: Stage) -> None:
+    """A leadership that nobody waits for is the one to give back."""
+    leads_level(stage)
+    assert not stage.replica.busy
+    stage.replica.append(Record(RecordKind.BARRIER, UID, 0, 0, 0), b"", stage.now)
+    stage.sync()
+    assert stage.replica.busy
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 2)
+    assert not stage.replica.busy

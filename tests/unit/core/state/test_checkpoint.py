@@ -30,6 +30,7 @@ def test_a_message_that_died_again_is_dead_on_the_disk_only_since_its_last_death
     first = story.timeline.checkpoint()
     assert first is not None
     assert first.put["died_at"].tolist() == [NOON]
+    assert not len(first.undie), "it was not dead on the disk"
     story.stamp = NOON + 700
     redrive = story.named(RecordKind.REDRIVE, dead, due=u64(NOON + 700), version=LEVEL_OF_KINDS)
     story.timeline.prepare(redrive)
@@ -38,4 +39,19 @@ def test_a_message_that_died_again_is_dead_on_the_disk_only_since_its_last_death
     second = story.timeline.checkpoint()
     assert second is not None
     assert second.put["died_at"].tolist() == [NOON + 700]
+    assert second.undie.tolist() == [[NOON, int(keys_of(dead)[0])]]
+
+
+def test_a_message_that_waits_for_the_instant_at_which_it_had_died_is_dead_on_the_disk_no_more() -> None:
+    """It was redriven at once. It would be listed among the dead for ever, beside its delivery."""
+    story = Story()
+    dead = refused_for_good(story, story.insert(NOON).waiting)
+    first = story.timeline.checkpoint()
+    assert first is not None
+    redrive = story.named(RecordKind.REDRIVE, dead, due=u64(NOON), version=LEVEL_OF_KINDS)
+    story.timeline.prepare(redrive)
+    assert story.apply(redrive).waiting["wait_at"].tolist() == [NOON]
+    story.timeline.checkpoint_saved(first.applied)
+    second = story.timeline.checkpoint()
+    assert second is not None
     assert second.undie.tolist() == [[NOON, int(keys_of(dead)[0])]]

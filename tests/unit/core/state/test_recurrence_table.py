@@ -5,8 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dueq.core.ports.entry import WIDE
 from dueq.core.state.body_table import BodyTable
-from dueq.core.state.recurrence_table import ACTION, CREATE, DELETE, PAUSE, UPDATE, RecurrenceTable
+from dueq.core.state.recurrence_table import (
+    ACTION,
+    CREATE,
+    DELETE,
+    PAUSE,
+    RESUME,
+    UPDATE,
+    RecurrenceTable,
+)
 from dueq.recurring.terms import packed
 from dueq_codecs.records import NO_U8, U8, Outcome, Record, RecordKind
 
@@ -141,3 +150,22 @@ def test_what_recurrences_weigh_follows_their_terms_and_is_given_back(table: Rec
     assert again.bytes == table.bytes
     table.act(act(DELETE, 0), NO_U8)
     assert (table.bytes, len(table)) == (0, 0)
+
+
+def test_what_was_paused_stays_so_until_it_is_resumed_whatever_else_changes(table: RecurrenceTable) -> None:
+    recurrence = table.by_number[NUMBER]
+    for action, paused in [(PAUSE, True), (UPDATE, True), (RESUME, False), (UPDATE, False)]:
+        assert table.act(act(action, NOON), NO_U8) is Outcome.DONE
+        assert recurrence.paused is paused, action
+
+
+def test_messages_on_their_way_are_counted_for_their_own_recurrence(table: RecurrenceTable) -> None:
+    """With overlap "skip" no tick brings a message while the one before is unfinished, and each does after it."""
+    recurrence = table.by_number[NUMBER]
+    rows = np.zeros(3, WIDE)
+    rows["recurrence"] = [NUMBER, 0, NUMBER]
+    for waiting, leased, unfinished in [(1, 0, 2), (-1, 1, 2), (0, 1, 4), (1, 0, 6), (0, -1, 4), (-1, 0, 2)]:
+        table.count(rows, waiting, leased)
+        assert recurrence.unfinished == unfinished
+    table.count(rows, 0, -1, 1)
+    assert recurrence.unfinished == 0

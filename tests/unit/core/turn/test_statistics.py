@@ -141,6 +141,18 @@ def test_too_many_topics_of_one_hour_are_counted_together() -> None:
     assert (found[OTHER_TOPICS], found["t3"]) == (7, 2)
 
 
+def test_a_topic_with_a_row_of_its_own_keeps_it_though_the_hour_is_full() -> None:
+    """A late record, after others of the next hour, belongs to it too."""
+    statistics = Statistics()
+    for number in range(limits.STATISTICS_TOPICS_MAX):
+        statistics.scheduled(f"t{number}", CLIENT, 1, NOW_MS)
+    statistics.scheduled("t3", CLIENT, 1, NOW_MS + HOUR_MS)
+    statistics.scheduled("t3", CLIENT, 1, NOW_MS)
+    found = [(row["hour"], row["senders"]) for row in rows(statistics, topic="t3")]
+    assert found == [(NOW_MS, {CLIENT.hex(): 2}), (NOW_MS + HOUR_MS, {CLIENT.hex(): 1})]
+    assert rows(statistics, topic=OTHER_TOPICS) == []
+
+
 def test_an_answer_is_bounded_and_never_cuts_an_hour() -> None:
     statistics = Statistics()
     for hour in range(30):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dueq.client.core.ports.faults import SIZE_MAX, fault_of_chunk, fault_of_push
+from dueq.client.core.ports.faults import SIZE_MAX, fault_of_chunk, fault_of_look, fault_of_push
 from dueq.limits import CHUNK_BYTES
-from dueq_codecs.messages import PushChunk
+from dueq_codecs.messages import Code, LookReply, LookRequest, PushChunk
 from tests.unit.client.stage import CONSUMER, TOPIC, push
 
 
@@ -31,3 +31,13 @@ def test_no_payload_has_more_chunks_than_the_longest_one() -> None:
         (0, most + 1, f"there is no chunk 0 of {most + 1}"),
     ]:
         assert fault_of_chunk(PushChunk(TOPIC, CONSUMER, 1, 1, 50, 0, 60, chunk, chunks, "a"), b"x") == told
+
+
+def test_a_look_at_a_payload_brings_one_chunk_at_most() -> None:
+    """A longer one would be shown in the place of what comes after it."""
+    request = LookRequest(1, TOPIC, 1, "message", upload=7)
+    for size, told in [
+        (CHUNK_BYTES, None),
+        (CHUNK_BYTES + 1, f"a chunk has {CHUNK_BYTES + 1} bytes"),
+    ]:
+        assert fault_of_look(request, LookReply(1, Code.OK), bytes(size)) == told
