@@ -148,3 +148,16 @@ def test_a_single_credit_goes_to_leaders_with_messages_in_turn() -> None:
             frames += sent(effects, ConsumerFrame)
     assert len(served) == 8
     assert {leader: served.count(leader) for leader in "bc"} == {"b": 4, "c": 4}
+
+
+def test_a_single_credit_that_a_leader_makes_nothing_of_goes_on_before_the_next_beat() -> None:
+    """Another consumer has got its messages: those of other leaders would wait for a second or more."""
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    frames = list(attached(stage, credit=1).values())
+    turns = []
+    while stage.ms < limits.CONSUMER_BEAT_MS:
+        turns += [frame.leader for frame in frames if frame.credit]
+        given = [stage.receive(frame.leader, confirm(frame, waiting=9)) for frame in frames]
+        frames = sent([effect for effects in given for effect in effects], ConsumerFrame)
+        frames = frames or sent(stage.run_until(stage.ms + 10), ConsumerFrame)
+    assert turns[:4] == ["a", "b", "a", "b"]

@@ -135,3 +135,14 @@ def test_who_may_not_ask_about_a_topic_hears_so_at_once() -> None:
     [failed] = of(stage.receive("a", Reply(question.request_id, Code.NOT_ALLOWED, "it is not yours")), Failed)
     assert (failed.call, str(failed.error)) == (CALL, "it is not yours")
     assert isinstance(failed.error, NotAllowed)
+
+
+def test_a_leader_that_is_asked_for_a_missing_push_is_not_told_that_the_pull_waits() -> None:
+    """It would say that it knows of none that does, and be asked again for what is on its way."""
+    stage = staged("a")
+    frame = long_pull(stage)
+    live(stage, 4_500)
+    bring(stage, frame, b"x")
+    [again] = pulls_in(stage.receive("a", end(frame, pushes=2)) + stage.run_until(stage.ms + 60))
+    assert again.wait_ms == 0
+    assert lists(stage.run_until(stage.ms + 1_000)) == []
