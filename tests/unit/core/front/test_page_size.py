@@ -80,6 +80,18 @@ def test_a_page_of_many_groups_fits_into_a_frame() -> None:
         assert all(each["groups"] and each["more"] for each in page["partitions"])
 
 
+def test_a_page_that_is_not_the_last_says_that_there_is_more() -> None:
+    """Who lists the groups of a topic would stop there, and not see the others."""
+    names = [f"g{at:04}" for at in range(group_documents.PAGE_ROWS_MAX + 1)]
+    [page] = group_documents.page([Led(1, names)], "")["partitions"]  # type: ignore[list-item]
+    assert [group["name"] for group in page["groups"]] == names[:-1]
+    assert page["more"]
+    [page] = group_documents.page([Led(1, names)], names[-2])["partitions"]  # type: ignore[list-item]
+    assert ([group["name"] for group in page["groups"]], page["more"]) == (names[-1:], False)
+    [page] = group_documents.page([Led(1, names[:-1])], "")["partitions"]  # type: ignore[list-item]
+    assert (len(page["groups"]), page["more"]) == (group_documents.PAGE_ROWS_MAX, False)
+
+
 def test_a_page_of_many_recurrences_fits_into_a_frame() -> None:
     for name in ("report", 100 * "\u043e"):
         page = recurrence_documents.page(led(name), "", 1_700_000_000_000)

@@ -76,6 +76,18 @@ def test_a_body_is_kept_while_messages_name_it_and_then_for_its_grace() -> None:
     assert story.finished() == [2, 2, 2, 1]
 
 
+def test_a_body_goes_when_its_messages_end_together_with_others_that_have_none() -> None:
+    """Else its bytes stay on the disk for good."""
+    story = Bodies()
+    story.body(size=20_000)
+    story.insert(NOON, NOON)
+    assert story.share(2, 2) == Code.OK
+    story.cancel()
+    assert story.timeline.bodies.by_name[NAME].messages == 0
+    story.age(BODY_GRACE_MS + MINUTE)
+    assert not story.kept()
+
+
 def test_naming_it_begins_its_grace_anew_and_ending_the_grace_lets_it_go() -> None:
     story = Bodies()
     story.body(size=20_000)

@@ -12,7 +12,7 @@ from dueq.core.state import keyed
 from dueq.core.state.timeline import Timeline
 from dueq_codecs.codes import Code
 from dueq_codecs.meta import Meta
-from dueq_codecs.records import OnDuplicate, Outcome, Record, RecordKind, RequestRef
+from dueq_codecs.records import JobAction, OnDuplicate, Outcome, Record, RecordKind, RequestRef
 from dueq_codecs.rules import key_hashes, once_hashes
 from dueq_codecs.topic_settings import TopicSettings
 
@@ -202,6 +202,25 @@ def test_a_key_that_was_given_up_names_whoever_takes_it_next() -> None:
     assert kept.insert(b"a") == ([Outcome.TAKEN], [(DUE, 3, 1, DUE)])
 
 
+def test_a_key_that_several_records_of_the_log_name_stays_until_the_last_of_them_is_applied() -> None:
+    """Those that are cut off before let go of it once each. Else two messages would bear one key."""
+    kept = Kept()
+    kept.insert(b"a")
+    kept.save()
+    records = [_insert_of(kept, b"a") for _ in range(3)]
+    for record in records:
+        record.requests = (RequestRef(b"c" * 16, record.sequence, 1, 1),)
+    wanted = [kept.timeline.cold_keys(record) for record in records]
+    for each in wanted:
+        if each is not None:
+            kept.timeline.names_read(each, {A: (DUE, 1 << 16)}, NO_ENTRIES)
+    for record in records[:0:-1]:
+        kept.timeline.unpin(record)
+    [result] = kept.timeline.apply(records[0]).results
+    assert result.outcomes.tolist() == [Outcome.TAKEN]
+    assert kept.timeline.scheduled_count == 1
+
+
 def test_what_comes_and_goes_between_two_checkpoints_is_not_written() -> None:
     kept = Kept()
     kept.insert(b"a")
@@ -287,6 +306,21 @@ def test_what_is_remembered_no_more_goes_with_the_next_checkpoint() -> None:
     assert save.names == [(A, None)]
     assert save.remembered == [(row.until.to_bytes(8, "big") + A, None)]
     assert kept.timeline.names_count == 0
+
+
+def test_keys_of_a_job_that_was_aborted_are_free_though_the_topic_remembers_keys() -> None:
+    """Who tries the job again, under another name, would be refused what it has never brought."""
+    kept = Kept(remember_ms=5_000)
+    record = _insert_of(kept, b"a")
+    record.job, record.job_until = b"j" * 16, DUE - 1
+    record.requests = (RequestRef(b"c" * 16, record.sequence, 1, 1),)
+    assert kept.timeline.apply(record).results[0].code == Code.OK
+    abort = kept._next(RecordKind.JOB)
+    abort.job, abort.job_action, abort.job_until = b"j" * 16, JobAction.ABORT, DUE - 1
+    kept.timeline.apply(abort)
+    kept.end(RecordKind.CANCEL, record.sequence)
+    assert (kept.timeline.scheduled_count, kept.timeline.names_count) == (0, 0)
+    assert kept.insert(b"a") == ([], [])
 
 
 def test_a_row_of_the_index_that_is_out_of_date_goes_alone() -> None:

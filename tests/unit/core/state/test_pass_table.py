@@ -172,6 +172,8 @@ def test_a_filter_that_cannot_be_asked_for_is_named(document: dict[str, str]) ->
         '{"do":"end"}',
         '{"do":"purge"}',
         '{"do":"redrive","filter":{"state":"waiting"}}',
+        '{"do":"redrive","spread_ms":0,"filter":{"state":"waiting"}}',
+        '{"do":"cancel","filter":{"state":"dead"}}',
         f'{{"do":"purge","filter":{{"state":"waiting","job":"{"ab" * 16}{" " * 100_000}"}}}}',
         f'{{"do":"purge","filter":{{"state":"waiting","job":"{" ".join(["ab"] * 16)}"}}}}',
     ],
@@ -183,6 +185,8 @@ def test_what_a_client_may_not_ask_for_is_refused(document: str) -> None:
 def test_what_a_client_may_ask_for_is_taken() -> None:
     assert fault_of_pass(PURGE) is None
     assert fault_of_pass('{"do":"purge","filter":{"state":"dead"}}') is None
+    assert fault_of_pass('{"do":"cancel","filter":{"state":"waiting"}}') is None
+    assert fault_of_pass('{"do":"redrive","spread_ms":0,"filter":{"state":"dead"}}') is None
     assert fault_of_pass(f'{{"do":"purge","filter":{{"state":"dead","job":"{"aB" * 16}"}}}}') is None
     assert fault_of_pass(json.dumps({"do": "stop"})) is None
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dueq.core.ports.entry import WIDE
-from dueq.core.state.body_table import BodyTable
+from dueq.core.ports.tables import TableRow
+from dueq.core.state.body_table import BodyTable, SharedBody
 from dueq.core.state.recurrence_table import (
     ACTION,
     CREATE,
@@ -135,6 +136,24 @@ def test_what_was_there_before_a_restart_and_is_deleted_then_leaves_the_disk(tab
 def test_a_trigger_brings_a_message_and_moves_nothing(table: RecurrenceTable) -> None:
     assert brings(table, fire(0, 0, NOON - 10 * SECOND, stamp=NOON - 10 * SECOND))
     assert (table.by_number[NUMBER].next, table.by_number[NUMBER].last) == (NOON, 0)
+
+
+def test_a_new_payload_takes_the_place_of_the_shared_body_before() -> None:
+    """A body that no recurrence has any more goes; one that a recurrence has is there at each tick."""
+    bodies = BodyTable()
+    bodies.recover([TableRow((1).to_bytes(8, "big"), SharedBody(b"s" * 32, 1, 9, 7).pack())])
+    table, update = RecurrenceTable(bodies), act(UPDATE, NOON)
+    table.act(act(CREATE, NOON), NO_U8)
+    update.shared = b"s" * 32
+    for _ in range(2):
+        assert table.act(update, NO_U8) is Outcome.DONE
+        assert table.by_number[NUMBER].body == b"s" * 32
+        assert bodies.by_name[b"s" * 32].messages == 1
+    plain = act(UPDATE, NOON)
+    plain.document = packed({ACTION: UPDATE, "payload": "YWJj"})
+    assert table.act(plain, NO_U8) is Outcome.DONE
+    assert (table.by_number[NUMBER].body, table.by_number[NUMBER].payload) == (b"", b"abc")
+    assert bodies.by_name[b"s" * 32].messages == 0
 
 
 def test_what_recurrences_weigh_follows_their_terms_and_is_given_back(table: RecurrenceTable) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.storage.ordered.disk import UID, Disk, barrier, crash_after, entries, insert
 
 from dueq.core.ports.entry import FLAG_UPLOAD, FULL, State, widened
+from dueq.core.ports.names import Borne, hashes_of
 from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
@@ -23,10 +24,12 @@ from dueq.core.ports.persistence import (
     InstallRows,
     LogRead,
     MarkProven,
+    NamesRead,
     PayloadsRead,
     PutChunk,
     ReadEntries,
     ReadLog,
+    ReadNames,
     ReadPayloads,
     ReadSnapshot,
     SaveCheckpoint,
@@ -215,6 +218,20 @@ def test_waiting_and_moved_entries_are_found_and_scanned_in_order(disk: Disk) ->
     scan = disk.store.read(ScanIndex(2, UID, 0, 0, 2))
     assert isinstance(scan, IndexScanned)
     assert (scan.entries["row"].tolist(), scan.exhausted) == ([0, 2], False)
+
+
+def test_keys_that_messages_have_borne_since_a_checkpoint_are_found_with_their_messages(disk: Disk) -> None:
+    """A key that is not found is taken once more."""
+    disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * 3)])])
+    high, low = (np.array(half, np.uint64) for half in ((7, 1 << 63, 7), (9, 3, 1 << 63)))
+    first, key = np.full(3, 1_000, np.uint64), np.arange(3, dtype=np.uint64) | 1 << 16
+    put = entries((1, 0, 1_000), (1, 1, 3_000), (1, 2, 2_000))
+    disk.store.commit([SaveCheckpoint(UID, 1, 900, put=put, borne=Borne(high, low, first, key))])
+    hashes = hashes_of(high, low)
+    found = disk.open().read(ReadNames(1, UID, [*hashes, b"h" * 16]))
+    assert isinstance(found, NamesRead)
+    assert found.found == {digest: (1_000, 1 << 16 | row) for row, digest in enumerate(hashes)}
+    assert sorted(found.entries["row"].tolist()) == [0, 1, 2]
 
 
 def test_a_scan_passes_by_jobs_in_few_reads_and_says_how_far_it_has_looked(disk: Disk) -> None:
@@ -452,6 +469,7 @@ def test_a_replica_that_begins_anew_has_the_epoch_that_asked_for_it(disk: Disk) 
     disk.store.commit([SaveMeta(UID, 4, 0), InstallBegin(UID, "t", 6)])
     [found] = disk.open().recover()
     assert (found.installing, found.epoch, found.commit) == (True, 6, 0)
+    assert (found.log_start, found.log_end) == (1, 0), "its log is empty, and its first record is to come"
 
 
 def test_a_replica_that_was_filled_has_committed_all_that_it_holds_in_the_epoch_of_that(disk: Disk) -> None:
