@@ -39,3 +39,13 @@ def test_what_is_ready_to_be_delivered_is_counted_as_it_comes_and_goes() -> None
     assert story.request(RecordKind.NACK, leased, amount_ms=u64(0)) == [Outcome.DONE]
     counts.append(story.timeline.hot_count)
     assert counts == [0, 1, 0, 1]
+
+
+def test_what_has_ended_and_is_still_on_the_disk_is_told_apart_from_what_is_only_being_looked_for() -> None:
+    """Replicas are compared by it: a row of the disk that has ended is none of what a replica holds."""
+    story, shelf = Story(), Shelf()
+    rows = story.insert(NOON + 1000, NOON + 2000).waiting
+    shelf.save(story.timeline)
+    assert story.timeline.export()["tombstones"] == []
+    story.request(RecordKind.CANCEL, rows[:1])
+    assert story.timeline.export()["tombstones"] == keys_of(rows[:1]).tolist()

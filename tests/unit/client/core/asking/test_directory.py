@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dueq.client.core.asking.directory import Topic
+from dueq.client.core.asking.directory import Directory, Topic
 from dueq_codecs.messages import PartitionInfo, TopicInfo
 
 
@@ -60,3 +60,13 @@ def test_a_broker_that_has_not_heard_of_the_newest_partitions_takes_none_away() 
     topic.update(answer((0, "b3", 9)), 2)  # of a topic that was deleted before
     assert topic.uids == [1, 5]
     assert topic.leader(0) == ""
+
+
+def test_a_leader_that_was_hinted_is_forgotten_with_the_topic() -> None:
+    """A client that makes and deletes topics all day would keep something of each of them."""
+    directory = Directory(None, None, None, lambda topic: None, lambda name, error: None)  # type: ignore[arg-type]
+    directory.hint("t", 1, "b1")
+    directory.hint("u", 2, "b2")
+    assert directory.leader("t", 1) == "b1"
+    directory.forget("t")
+    assert (directory.leader("t", 1), directory.leader("u", 2)) == ("", "b2")

@@ -128,6 +128,16 @@ def test_a_frame_without_an_answer_is_sent_again_a_second_later() -> None:
     assert (again.action, again.number) == (ConsumerAction.BEAT, beat.number + 1)
 
 
+def test_a_leader_that_has_sent_what_has_not_come_hears_a_second_later_what_has() -> None:
+    """It sends a push again that got lost only when it hears that: the message would wait for the next beat."""
+    stage = Stage()
+    stage.connect()
+    [attach] = sent(stage.consume(), ConsumerFrame)
+    stage.receive("a", confirm(attach, push_sent=1))
+    [beat] = sent(stage.run_until(1_100), ConsumerFrame)
+    assert (beat.action, beat.push_seen) == (ConsumerAction.BEAT, 0)
+
+
 def test_a_frame_without_an_answer_has_it_asked_who_leads() -> None:
     """The leader may have died, and its link not have noticed yet."""
     stage = Stage()

@@ -9,7 +9,7 @@ from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.effects import Completed, Effect, Failed
 from dueq.errors import InvalidRequest, OutcomeUnknown, Superseded
-from dueq_codecs.messages import ChangeRequest, Code, ConsumerFrame
+from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, ConsumerFrame
 from dueq_codecs.records import Outcome, RecordKind
 from tests.unit.client.core.consuming.test_pulling import LIFE, answer, bring, end, live, pulls_in, staged
 from tests.unit.client.stage import TOPIC, Half, Stage, of, ok, push, sent
@@ -337,6 +337,19 @@ def test_an_answer_that_reaches_nobody_goes_back_after_a_long_time_too() -> None
     assert asks(stage, 2).held_sequence.tolist() == [50]
     stage.step(events.Close())
     assert sent(reaches_nobody(stage, 1, deliveries), ChangeRequest) == []
+
+
+def test_what_could_not_be_given_back_may_come_again() -> None:
+    """It is still this name's: nobody else would get it as long as its lease lasts."""
+    stage = staged("a")
+    first = asks(stage, 1)
+    effects = bring(stage, first, b"x", sequence=50) + bring(stage, first, b"y", number=2, sequence=60)
+    effects += stage.receive("a", end(first, pushes=2))
+    assert answer(effects) == [b"x"]
+    [released] = sent(effects + stage.run_until(stage.ms + 50), ChangeRequest)
+    assert released.target_sequence.tolist() == [60]
+    stage.receive("a", ChangeReply(released.request_id, Code.INVALID_REQUEST, "why"))
+    assert answer(whole(stage, asks(stage, 2), b"y", sequence=60)) == [b"y"]
 
 
 def test_of_two_leases_of_a_message_the_later_one_is_listed() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dueq.client.core.ports.change import NEVER_US, Part, RequestWindow
+from dueq.client.core.ports.change import NEVER_US, Change, Part, RequestWindow
 from dueq_codecs.records import RecordKind
 
 PARTS = 400
@@ -70,6 +70,14 @@ def test_what_was_passed_goes_first_and_in_its_order() -> None:
     assert window.take() == [ack, late]
     assert list(window.waiting) == [first, second]
     assert window.send_by_us == 5
+
+
+def test_a_request_is_patient_only_if_nobody_waits_for_any_part_of_it() -> None:
+    """A leader answers patient requests late: who waits for one of the acks would wait with them."""
+    waited, patient = part(), part()
+    patient.patient = True
+    for parts, found in (([patient], True), ([patient, waited], False), ([waited], False)):
+        assert Change(window_of(*parts), parts, 1, 1).request.patient is found
 
 
 def test_parts_that_expire_do_not_look_at_all_others() -> None:
