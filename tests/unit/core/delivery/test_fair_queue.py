@@ -98,6 +98,15 @@ def test_groups_take_turns_however_many_messages_one_has() -> None:
     assert story.pop(8) == "a b c a b a a a"
 
 
+def test_what_waits_for_the_next_millisecond_does_not_come_with_the_group_that_wakes() -> None:
+    """It would be delivered before it is due."""
+    story = Story()
+    story.wait("a", at=NOW + 1)
+    story.wait("a")
+    assert story.pop(8) == "a"
+    assert story.pop(8, NOW + 1) == "a"
+
+
 def test_a_group_that_comes_later_waits_for_one_turn_of_the_others() -> None:
     story = Story()
     story.wait("a", 50)

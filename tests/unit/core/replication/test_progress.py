@@ -69,6 +69,16 @@ def test_appends_follow_one_another_and_are_sent_again_from_the_last_ack() -> No
     assert (progress.state, progress.next) == (State.REPLICATE, 23)
 
 
+def test_what_is_sent_to_a_follower_that_had_everything_for_long_is_not_sent_again_at_once() -> None:
+    """Its last ack is old, as there was nothing to ack: each record would travel twice."""
+    progress = replicated()
+    progress.sent(2, 20, at(10_000))
+    progress.resend(at(9_999 + limits.RESEND_MS))
+    assert progress.next == 23
+    progress.resend(at(10_000 + limits.RESEND_MS))
+    assert progress.next == 21
+
+
 def test_a_log_that_parts_is_probed_from_there() -> None:
     progress = probed()
     progress.parted(14, START)

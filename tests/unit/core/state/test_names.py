@@ -10,6 +10,7 @@ from dueq.core.ports.names import Answered, Remembered, expiry_key, hashes_of, u
 from dueq.core.ports.persistence import RecoveredPartition
 from dueq.core.state import keyed
 from dueq.core.state.timeline import Timeline
+from dueq.limits import WINDOW_MS_MAX
 from dueq_codecs.codes import Code
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import JobAction, OnDuplicate, Outcome, Record, RecordKind, RequestRef
@@ -36,13 +37,20 @@ class Kept:
         return Record(kind, UID, self.sequence, 1, self.stamp, 2)
 
     def insert(
-        self, *keys: bytes, does: OnDuplicate = OnDuplicate.REFUSE, retry: bool = False, due: int = DUE
+        self,
+        *keys: bytes,
+        does: OnDuplicate = OnDuplicate.REFUSE,
+        retry: bool = False,
+        due: int = DUE,
+        window_ms: int = 0,
     ) -> tuple[list[int], list[tuple[int, ...]]]:
         """Return the outcomes, and what was met: (first, sequence, row, due)."""
         record = self._next(RecordKind.INSERT)
         record.due, record.keyed = np.full(len(keys), due, np.uint64), Meta.KEY
         record.size = record.crc = np.full(len(keys), 3, np.uint32)
         record.key_high, record.key_low = key_hashes(keys)
+        if window_ms:
+            record.window = np.full(len(keys), window_ms, np.uint32)
         record.on_duplicate, record.retry = does, retry
         record.requests = (RequestRef(b"c" * 16, self.sequence, 1, len(keys)),)
         [result] = self.timeline.apply(record).results
@@ -133,6 +141,24 @@ def test_a_retry_takes_only_the_same_for_its_own() -> None:
     kept.insert(b"a")
     assert kept.insert(b"a", retry=True) == ([Outcome.KEPT], [(DUE, 1, 0, DUE)])
     assert kept.insert(b"a", retry=True, due=DUE + 1) == ([Outcome.TAKEN], [(DUE, 1, 0, DUE)])
+
+
+@pytest.mark.parametrize(
+    ("due", "outcome"),
+    [
+        (DUE - 1, Outcome.TAKEN),
+        (DUE, Outcome.KEPT),
+        (DUE + WINDOW_MS_MAX, Outcome.KEPT),
+        (DUE + WINDOW_MS_MAX + 1, Outcome.TAKEN),
+    ],
+)
+def test_a_retry_in_a_window_knows_its_own_wherever_an_earlier_leader_has_put_it(
+    due: int, outcome: Outcome
+) -> None:
+    """Else the caller would hear that its key is taken, by the message that it has scheduled itself."""
+    kept = Kept()
+    kept.insert(b"a", due=due)
+    assert kept.insert(b"a", retry=True, due=DUE + 9, window_ms=9) == ([outcome], [(due, 1, 0, due)])
 
 
 def test_a_finished_message_is_remembered_by_the_age_of_the_partition() -> None:

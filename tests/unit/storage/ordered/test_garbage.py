@@ -75,6 +75,16 @@ def test_a_block_goes_when_its_last_message_has_ended(disk: Disk) -> None:
     assert disk.payload.get(BLOCK) is None
 
 
+@pytest.mark.parametrize("last", [0, 1])
+def test_a_block_stays_for_its_last_message_alone(disk: Disk, last: int) -> None:
+    """That one is to be delivered yet, and would have lost its payload."""
+    live = ending(disk, trimmed_first=True, rows=2)
+    disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=live[1 - last : 2 - last])])
+    assert disk.payload.get(BLOCK) == b"xyxy"
+    disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=live[last : last + 1])])
+    assert disk.payload.get(BLOCK) is None
+
+
 def test_the_payload_of_the_first_record_that_the_log_holds_stays(disk: Disk) -> None:
     disk.store.commit([AppendLog(UID, [insert(1, [b"xy"]), insert(2, [b"xy"]), barrier(3, 1)])])
     disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=entries((1, 0, 1_000), (2, 0, 1_000)))])

@@ -266,6 +266,23 @@ def test_a_scan_reads_the_classes_behind_its_own_only_if_it_is_to(disk: Disk) ->
     assert scan.following is None
 
 
+def test_a_scan_says_of_each_class_that_it_has_read_how_far_it_has_looked(disk: Disk) -> None:
+    """Of a class that it does not name, the partition would have to ask once more."""
+    disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * 4)])])
+    put, of = (
+        entries(*((1, row, 1_000 + row) for row in range(4))),
+        np.array([[0, at] for at in (1, 2, 3, 3)]),
+    )
+    disk.store.commit([SaveCheckpoint(UID, 1, 900, put=put, put_of=of.astype(np.uint8))])
+    scan = disk.store.read(ScanIndex(1, UID, 0, 0, 9, of=b"\0\1", onward=True))
+    assert isinstance(scan, IndexScanned)
+    assert scan.entries["row"].tolist() == [0, 1, 2, 3]
+    assert [(looked.of, looked.looked_to, looked.exhausted) for looked in scan.beyond] == [
+        (b"\0\2", (1_001, 1 << 16 | 1), True),
+        (b"\0\3", (1_003, 1 << 16 | 3), True),
+    ]
+
+
 def test_an_id_is_found_by_the_whole_of_it_only(disk: Disk) -> None:
     """The key alone says where a moved message waits; under another first instant there is no such message."""
     disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * 2)])])

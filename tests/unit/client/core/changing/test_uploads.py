@@ -116,6 +116,21 @@ def test_an_upload_that_the_leader_does_not_know_any_more_begins_anew(stage: Sta
     assert request.upload.tolist() == [6]
 
 
+def test_an_upload_that_is_unknown_begins_anew_once_whichever_of_its_chunks_are_refused(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several were under way: the answers to the others speak of the upload that was given up."""
+    monkeypatch.setattr(limits, "CHUNK_BYTES", len(LONG) // 3 + 1)
+    [first] = sent(stage.insert(7, LONG), ChunkRequest)
+    second, third = sent(stage.receive("a", safe(first, 5)), ChunkRequest)
+    for chunk in (second, third):
+        assert not sent(stage.receive("a", refused(chunk, Code.UNKNOWN_UPLOAD)), ChunkRequest)
+    [again] = sent(stage.run_until(stage.ms + 200), ChunkRequest)
+    assert (again.upload, again.chunk) == (0, 0)
+    chunks = sent(stage.receive("a", safe(again, 6)), ChunkRequest)
+    assert [(chunk.upload, chunk.chunk) for chunk in chunks] == [(6, 1), (6, 2)]
+
+
 def test_a_leader_that_was_named_gets_the_chunk_that_another_one_has_refused(stage: Stage) -> None:
     [first] = sent(stage.insert(7, LONG), ChunkRequest)
     effects = stage.receive("a", refused(first, Code.NOT_LEADER, leader="b")) + stage.run_until(200)
