@@ -16,6 +16,7 @@ from dueq.core.turn.deadlines import Deadlines
 from dueq.instant import Now
 from dueq_codecs.records import Record, RecordKind
 from tests.unit.core.state.test_body_table import Bodies
+from tests.unit.core.state.test_timeline import u64
 
 UID = 3
 
@@ -185,3 +186,24 @@ def test_a_body_is_brought_anew_if_the_very_record_that_would_name_it_ends_it() 
     assert not RealPartition.will_have_body(here, name)
     body.until_ms += 1
     assert RealPartition.will_have_body(here, name)
+
+
+def test_a_body_is_brought_anew_only_behind_a_record_that_sets_the_grace_of_this_very_body() -> None:
+    """Each other record under way would have its bytes travel and be stored once more."""
+    story = Bodies()
+    story.body(9 * AGE_STEP_MS, size=20_000)
+    [name] = story.timeline.bodies.by_name
+    other, some = b"o" * 32, u64(1)
+
+    def has(**columns: Any) -> bool:
+        entry = SimpleNamespace(record=story.record(**columns))
+        here: Any = SimpleNamespace(
+            timeline=story.timeline, applied=5, log_end=6, replica=SimpleNamespace(entry=lambda at: entry)
+        )
+        return RealPartition.will_have_body(here, name)
+
+    assert has(kind=RecordKind.BODY, shared=other, amount_ms=some)
+    assert has(kind=RecordKind.BODY, shared=name)
+    assert has(kind=RecordKind.INSERT, shared=name)
+    assert has(kind=RecordKind.EXTEND, amount_ms=some)
+    assert not has(kind=RecordKind.BODY, shared=name, amount_ms=some)

@@ -1,0 +1,13 @@
+"""The window of a timeline: what of it may be on the disk only."""
+
+from __future__ import annotations
+
+from dueq.core.state.job_table import JobTable
+from dueq.core.state.window import ONE_CLASS, HotWindow
+
+
+def test_what_waits_until_the_instant_of_its_end_may_be_on_the_disk_only() -> None:
+    """Of messages of one instant the window may hold the first ones alone."""
+    window = HotWindow((100, 5), JobTable())
+    assert [window.unknown_from(at) for at in (99, 100, 101)] == [None, ONE_CLASS, ONE_CLASS]
+    assert HotWindow(None, JobTable()).unknown_from(10**15) is None
