@@ -192,18 +192,36 @@ def test_keys_leave_memory_with_the_checkpoint_and_are_read_again() -> None:
     assert kept.timeline.names_in_memory == 1
 
 
-def test_a_key_that_many_records_of_the_log_name_leaves_memory_with_the_last_of_them() -> None:
-    kept = Kept()
+def _naming_a(kept: Kept, count: int) -> list[Record]:
+    """Records of the log that all name a key of the disk, which was read for them."""
     kept.insert(b"a")
     kept.save()
-    records = [_insert_of(kept, b"a") for _ in range(4)]
+    records = [_insert_of(kept, b"a") for _ in range(count)]
     for record in records:
-        if (wanted := kept.timeline.cold_keys(record)) is not None:
+        record.requests = (RequestRef(b"c" * 16, record.sequence, 1, 1),)
+    for wanted in [kept.timeline.cold_keys(record) for record in records]:
+        if wanted is not None:
             kept.timeline.names_read(wanted, {A: (DUE, 1 << 16)}, NO_ENTRIES)
-    for record in records:
+    return records
+
+
+def test_a_key_that_many_records_of_the_log_name_leaves_memory_with_the_last_of_them() -> None:
+    kept = Kept()
+    for record in _naming_a(kept, 4):
         assert kept.timeline.names_in_memory == 2
         kept.timeline.unpin(record)
     assert kept.timeline.names_in_memory == 1
+
+
+def test_a_key_that_many_records_of_the_log_name_is_there_when_the_last_of_them_is_applied() -> None:
+    """Those that are cut off before let go of it once each. Else two messages would bear one key."""
+    kept = Kept()
+    first, *cut_off = _naming_a(kept, 3)
+    for record in reversed(cut_off):
+        kept.timeline.unpin(record)
+    [result] = kept.timeline.apply(first).results
+    assert result.outcomes.tolist() == [Outcome.TAKEN]
+    assert kept.timeline.scheduled_count == 1
 
 
 def test_a_message_that_only_the_disk_has_is_read_when_its_key_is_taken_again() -> None:
@@ -226,25 +244,6 @@ def test_a_key_that_was_given_up_names_whoever_takes_it_next() -> None:
     kept.end(RecordKind.CANCEL, 1)
     assert kept.insert(b"b", b"a") == ([], [])
     assert kept.insert(b"a") == ([Outcome.TAKEN], [(DUE, 3, 1, DUE)])
-
-
-def test_a_key_that_several_records_of_the_log_name_stays_until_the_last_of_them_is_applied() -> None:
-    """Those that are cut off before let go of it once each. Else two messages would bear one key."""
-    kept = Kept()
-    kept.insert(b"a")
-    kept.save()
-    records = [_insert_of(kept, b"a") for _ in range(3)]
-    for record in records:
-        record.requests = (RequestRef(b"c" * 16, record.sequence, 1, 1),)
-    wanted = [kept.timeline.cold_keys(record) for record in records]
-    for each in wanted:
-        if each is not None:
-            kept.timeline.names_read(each, {A: (DUE, 1 << 16)}, NO_ENTRIES)
-    for record in records[:0:-1]:
-        kept.timeline.unpin(record)
-    [result] = kept.timeline.apply(records[0]).results
-    assert result.outcomes.tolist() == [Outcome.TAKEN]
-    assert kept.timeline.scheduled_count == 1
 
 
 def test_what_comes_and_goes_between_two_checkpoints_is_not_written() -> None:

@@ -550,7 +550,7 @@ def test_a_scan_from_before_the_window_went_back_is_no_answer(exhausted: bool) -
 
 
 def test_a_scan_that_left_a_job_out_that_was_committed_meanwhile_is_no_answer() -> None:
-    """No scan before has left it out. What is its own would count as known, and never be delivered."""
+    """The window would take the messages of that job for known, and they would never be delivered."""
     story, shelf, until = Story(Timeline(UID, hot_rows_max=4)), Shelf(), NOON + 10_000
     timeline = story.timeline
     for job, dues in ((b"", range(NOON + 1000, NOON + 1006)), (ALICE, range(until, until + 2))):
