@@ -155,9 +155,9 @@ def test_a_single_credit_that_a_leader_makes_nothing_of_goes_on_before_the_next_
     stage = Stage(["a", "b"], {1: "a", 2: "b"})
     frames = list(attached(stage, credit=1).values())
     turns = []
-    while stage.ms < limits.CONSUMER_BEAT_MS:
+    while len(turns) < 4 and stage.ms < limits.CONSUMER_BEAT_MS:
         turns += [frame.leader for frame in frames if frame.credit]
         given = [stage.receive(frame.leader, confirm(frame, waiting=9)) for frame in frames]
         frames = sent([effect for effects in given for effect in effects], ConsumerFrame)
         frames = frames or sent(stage.run_until(stage.ms + 10), ConsumerFrame)
-    assert turns[:4] == ["a", "b", "a", "b"]
+    assert turns == ["a", "b", "a", "b"]
