@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dueq.errors import InvalidRequest
+
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 TEXT_LENGTH = 26
 
@@ -55,9 +57,12 @@ def first_instant(message_id: str) -> int:
     """Return the instant from which a message first waited to be delivered, Unix ms: of its window the one chosen.
 
     Raises:
-        ValueError: it is no message id.
+        InvalidRequest: it is no message id.
     """
-    return from_text(message_id).first
+    try:
+        return from_text(message_id).first
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
 
 
 def from_text(text: str) -> MessageId:

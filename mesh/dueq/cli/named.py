@@ -19,7 +19,7 @@ group_option = click.option(
 
 
 version_option = click.option(
-    "--if-version", type=click.IntRange(0), metavar="VERSION",
+    "--if-version", type=click.IntRange(1), metavar="VERSION",
     help="Only if the message has this version (see `dueq get`); name one message only.",
 )  # fmt: skip
 

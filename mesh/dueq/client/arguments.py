@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
-from typing import Final
+from typing import Any, Final, TypeVar
+
+import numpy as np
 
 from dueq import limits
 from dueq.client.core.ports.shared_body import NamedBody
@@ -15,6 +17,9 @@ from dueq.errors import InvalidRequest
 Payload = bytes | bytearray | memoryview | NamedBody
 ENDPOINTS_VARIABLE: Final = "DUEQ_ENDPOINTS"
 KINDS: Final = ("timeline", "priority", "fair")
+NO_NUMBERS: Final = (bool, np.timedelta64)
+"""An int is one of them by its class, and a length of time of NumPy, too, whatever its unit is."""
+_T = TypeVar("_T")
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.TOPIC_NAME_MAX}}}", re.ASCII)
 
 
@@ -24,9 +29,50 @@ def one_of(value: str, name: str, allowed: Sequence[str]) -> str:
     Raises:
         InvalidRequest: it is none of them.
     """
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise InvalidRequest(f"{name} is one of {', '.join(allowed)}, not {value!r:.200}")
     return value
+
+
+def rows_of(value: Iterable[_T], what: str) -> Iterable[_T]:
+    """Return what has a value for each row.
+
+    Raises:
+        InvalidRequest: it has no rows.
+    """
+    try:
+        iter(value)
+    except TypeError:
+        raise InvalidRequest(f"{what} are many, one for each row, not {value!r:.80}") from None
+    return value
+
+
+def plain(value: Any) -> Any:
+    """Return a number of NumPy as Python's own, which JSON can say; anything else as it is."""
+    if isinstance(value, np.integer | np.floating) and not isinstance(value, NO_NUMBERS):
+        return value.item()
+    return value
+
+
+def flag(value: bool, what: str) -> bool:
+    """Return a bool.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"{what} is True or False, not {value!r:.80}")
+    return value
+
+
+def callback(value: Callable[..., object] | None, what: str) -> None:
+    """Check what is to be called.
+
+    Raises:
+        InvalidRequest: it cannot be called, and is not None.
+    """
+    if value is not None and not callable(value):
+        raise InvalidRequest(f"{what} is a function, or None, not {value!r:.80}")
 
 
 def detached(value: bool, name: str | None) -> bool:
@@ -35,9 +81,7 @@ def detached(value: bool, name: str | None) -> bool:
     Raises:
         InvalidRequest: it is no bool, or the consumer has a name.
     """
-    if not isinstance(value, bool):
-        raise InvalidRequest(f"detached is True or False, not {value!r:.80}")
-    if value and name is not None:
+    if flag(value, "detached") and name is not None:
         raise InvalidRequest(f"leases of a consumer with a name are not detached: {name!r:.80}")
     return value
 
@@ -61,8 +105,8 @@ def count(value: int, what: str, low: int, high: int) -> int:
     Raises:
         InvalidRequest: it is no int, or outside low … high.
     """
-    if not isinstance(value, Integral) or isinstance(value, bool) or not low <= value <= high:
-        raise InvalidRequest(f"{what} is a whole number from {low} to {high}, not {value!r}")
+    if not isinstance(value, Integral) or isinstance(value, NO_NUMBERS) or not low <= value <= high:
+        raise InvalidRequest(f"{what} is a whole number from {low} to {high}, not {value!r:.80}")
     return int(value)
 
 
@@ -78,10 +122,14 @@ def endpoint_list(endpoints: str | Sequence[str] | None) -> list[str]:
             raise InvalidRequest(f"no endpoints: pass them, or set {ENDPOINTS_VARIABLE}=tcp://HOST:PORT[,…]")
     if isinstance(endpoints, str):
         endpoints = endpoints.split(",")
-    taken = [endpoint.strip() for endpoint in endpoints]
+    if isinstance(endpoints, bytes) or not isinstance(endpoints, Iterable):
+        raise InvalidRequest(f"endpoints are a str, or a list of them, not {endpoints!r:.80}")
+    taken = [endpoint.strip() if isinstance(endpoint, str) else endpoint for endpoint in endpoints]
     for endpoint in taken:
-        if not re.fullmatch(r"tcp://[^:\s]+:\d{1,5}|tcp://\[[0-9a-fA-F:.%\w]+\]:\d{1,5}|ipc://\S+", endpoint):
-            raise InvalidRequest(f"an endpoint is tcp://HOST:PORT, not {endpoint!r}")
+        if not isinstance(endpoint, str) or not re.fullmatch(
+            r"tcp://[^:\s]+:\d{1,5}|tcp://\[[0-9a-fA-F:.%\w]+\]:\d{1,5}|ipc://\S+", endpoint
+        ):
+            raise InvalidRequest(f"an endpoint is tcp://HOST:PORT, not {endpoint!r:.300}")
     if not taken:
         raise InvalidRequest("the list of endpoints is empty")
     return list(dict.fromkeys(taken))

@@ -8,6 +8,7 @@ from typing import Any
 
 from dueq import limits
 from dueq.client import times
+from dueq.client.arguments import plain
 from dueq.client.times import Seconds
 from dueq.errors import InvalidRequest
 from dueq_codecs.backoff import fault_of_backoff
@@ -39,10 +40,10 @@ class Backoff:
         """
         found = {
             "first_ms": times.duration_ms(self.first, "first of the back-off", 0, limits.DELAY_MS_MAX),
-            "factor": self.factor,
+            "factor": plain(self.factor),
             "longest_ms": times.duration_ms(self.longest, "longest of the back-off", 0, limits.DELAY_MS_MAX),
-            "jitter": self.jitter,
-            "doublings": self.doublings,
+            "jitter": plain(self.jitter),
+            "doublings": plain(self.doublings),
         }
         fault = fault_of_backoff(found)
         if fault is not None:

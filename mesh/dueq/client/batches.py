@@ -8,7 +8,7 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 from dueq import limits
-from dueq.client.arguments import Payload
+from dueq.client.arguments import Payload, rows_of
 from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.per_row import Headers
 from dueq.client.times import Due, Expiries
@@ -16,6 +16,7 @@ from dueq.errors import InvalidRequest
 
 _END: Final = object()
 _BYTES_LIKE: Final = (bytes, bytearray, memoryview)
+_NO_ROWS: Final = (str, *_BYTES_LIKE)
 
 
 @dataclass(slots=True)
@@ -62,10 +63,14 @@ def batches(
         "due": dues, "key": keys, "rank": ranks, "group": groups, "headers": headers, "expires": expires,
         "max_attempts": max_attempts,
     }  # fmt: skip
-    varying = {name: iter(value) for name, value in columns.items() if _varies(name, value)}
+    varying = {
+        name: iter(rows_of(value, _many(name))) for name, value in columns.items() if _varies(name, value)
+    }
     # Most of the time that a client needs goes into this loop: it does nothing for what is the same in all rows.
     rows: Iterator[tuple[Any, ...]] = zip(
-        payloads, *(chain(column, _lacking(name)) for name, column in varying.items()), strict=False
+        rows_of(payloads, "payloads"),
+        *(chain(column, _lacking(name)) for name, column in varying.items()),
+        strict=False,
     )
     taken: list[tuple[Any, ...]] = []
     first = size = 0
@@ -115,17 +120,22 @@ def _more_than_payloads(varying: dict[str, Iterator[Any]]) -> Exception | None:
     try:
         for name, rest in varying.items():
             if not isinstance(rest, repeat) and next(rest, _END) is not _END:
-                return InvalidRequest(f"there are more {name}s than payloads")
+                return InvalidRequest(f"there are more {_many(name)} than payloads")
     except Exception as error:
         return error
     return None
+
+
+def _many(name: str) -> str:
+    """Return what a column is called."""
+    return name if name.endswith("s") else f"{name}s"
 
 
 def _varies(name: str, value: object) -> bool:
     """Whether there is one for each row."""
     if name == "headers" and isinstance(value, Mapping):
         return False
-    return isinstance(value, Iterable) and not isinstance(value, str)
+    return isinstance(value, Iterable) and not isinstance(value, _NO_ROWS)
 
 
 def _go_together(one: object, other: object) -> bool:

@@ -162,7 +162,7 @@ class Walk:
         limit: int | None = None,
         state: str = "waiting",
     ) -> None:
-        if state not in ("waiting", "dead"):
+        if not isinstance(state, str) or state not in ("waiting", "dead"):
             raise InvalidRequest(f"state is waiting or dead, not {state!r:.80}")
         self._dead = state == "dead"
         self._topic = arguments.topic_name(topic)
@@ -310,6 +310,8 @@ class Walk:
 
 def _place(after: tuple[int, str] | tuple[int, str, int]) -> tuple[int, int, int]:
     """The place in the index of a message that waits until an instant, and its class if that is known."""
+    if not isinstance(after, tuple | list) or not 2 <= len(after) <= 3:
+        raise InvalidRequest(f"after is the place of a message, not {after!r:.80}")
     waits_until, message_id, *rest = after
     [of] = rest or [0]
     if not isinstance(of, int) or not 0 <= of <= 1 << 48:

@@ -200,8 +200,7 @@ def create_topic(
 ) -> Call[None]:
     """Make a topic."""
     arguments.topic_name(name)
-    if kind not in arguments.KINDS:
-        raise InvalidRequest(f"kind is one of {', '.join(arguments.KINDS)}, not {kind!r}")
+    arguments.one_of(kind, "kind", arguments.KINDS)
     arguments.count(partitions, "partitions", 1, limits.PARTITIONS_MAX)
     copies = 0 if replicas is None else arguments.count(replicas, "replicas", 1, limits.REPLICAS_MAX)
     least = 0 if min_isr is None else arguments.count(min_isr, "min_isr", 1, copies or limits.REPLICAS_MAX)
@@ -305,7 +304,7 @@ def schedule_many(
     """Many rows; `job` is its key and until when it is hidden, `once` has their idempotency keys."""
     if isinstance(payloads, bytes | bytearray | memoryview | str):
         raise InvalidRequest(f"payloads is a sequence of payloads, not one {type(payloads).__name__}")
-    listed = payloads if isinstance(payloads, Sequence) else list(payloads)
+    listed = payloads if isinstance(payloads, Sequence) else list(arguments.rows_of(payloads, "payloads"))
     prefixes = per_row.prefixes_of(keys, headers, len(listed))
     columns = payload_columns(listed, prefixes)
     due = times.due_column(dues, len(columns.payloads), mesh_us)

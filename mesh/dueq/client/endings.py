@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from dueq import limits
+from dueq.client.arguments import flag
 from dueq.client.times import Seconds, duration_ms
 from dueq.errors import InvalidRequest
 from dueq_codecs.meta import MetaRefused, packed_headers
@@ -33,7 +34,7 @@ def ack(reason: str) -> Ending:
     Raises:
         InvalidRequest: the reason is no text, or too long.
     """
-    if reason == "" and isinstance(reason, str):
+    if isinstance(reason, str) and not reason:
         return PLAIN
     if not isinstance(reason, str):
         raise InvalidRequest(f"a reason is a str, not {type(reason).__name__}: {reason!r:.80}")
@@ -54,6 +55,7 @@ def nack(delay: Seconds | None, reason: str, dead: bool, headers: Mapping[str, s
             none or too long, or a dead message has a delay.
     """
     ack(reason)
+    flag(dead, "dead")
     if dead and delay is not None:
         raise InvalidRequest(f"a message that is dead has no delay, not {delay!r}")
     document = "" if headers is None else _headers_text(headers)

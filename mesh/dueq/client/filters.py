@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from dueq.client import times
+from dueq.client.arguments import one_of
 from dueq.client.jobs import Job, JobInfo
 from dueq.errors import InvalidRequest
 from dueq_codecs.groups import GroupRefused, check_group
@@ -44,9 +45,7 @@ class Filter:
 
     def document(self) -> dict[str, Any]:
         """Return the filter as JSON values, of what matters only."""
-        if self.state not in STATES:
-            raise InvalidRequest(f"state is one of {', '.join(STATES)}, not {self.state!r:.80}")
-        found: dict[str, Any] = {"state": self.state}
+        found: dict[str, Any] = {"state": one_of(self.state, "state", STATES)}
         if self.job is not None:
             found["job"] = _job_key(self.job)
         if self.key_prefix is not None:
@@ -84,6 +83,10 @@ def _job_key(job: object) -> str:
 def _prefix(prefix: object) -> str:
     if not isinstance(prefix, str) or not 1 <= len(prefix.encode(errors="replace")) <= KEY_BYTES_MAX:
         raise InvalidRequest(f"key_prefix is a str of 1 to {KEY_BYTES_MAX} bytes, not {prefix!r:.300}")
+    try:
+        prefix.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"the key_prefix {prefix!r:.80} is not Unicode text: {error.reason}") from None
     return prefix
 
 

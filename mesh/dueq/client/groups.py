@@ -46,7 +46,7 @@ def set_group(topic: str, group: str, changes: dict[str, Any]) -> Call[None]:
     arguments.topic_name(topic)
     if not isinstance(group, str) or not group:
         raise InvalidRequest(f"a group is a str that is not empty, not {group!r:.80}")
-    given = {name: value for name, value in changes.items() if value is not None}
+    given = {name: arguments.plain(value) for name, value in changes.items() if value is not None}
     try:
         check_group(group)
         check_group_changes(given)

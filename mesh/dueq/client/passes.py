@@ -72,11 +72,8 @@ def purged(state: str) -> tuple[str, ...]:
     Raises:
         InvalidRequest: messages in that state cannot be purged.
     """
-    if state == "all":
-        return STATES
-    if state not in STATES:
-        raise InvalidRequest(f"state is one of {', '.join((*STATES, 'all'))}, not {state!r:.80}")
-    return (state,)
+    arguments.one_of(state, "state", (*STATES, "all"))
+    return STATES if state == "all" else (state,)
 
 
 def purge(topic: str, name: str, state: str) -> Call[None]:
@@ -114,7 +111,8 @@ def shift_ms(by: timedelta) -> int:
     """
     if not isinstance(by, timedelta):
         raise InvalidRequest(f"by is a timedelta, not {by!r:.80}")
-    shift = -(-by // timedelta(milliseconds=1))
+    whole, rest = divmod(by, timedelta(milliseconds=1))
+    shift = whole + bool(rest)
     if abs(shift) > DUE_MS_MAX:
         raise InvalidRequest(f"by is at most {DUE_MS_MAX} ms either way, not {shift}")
     return shift

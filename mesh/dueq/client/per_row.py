@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 
 from dueq import ids, limits
+from dueq.client.arguments import count, plain, rows_of
 from dueq.errors import InvalidRequest
 from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.meta import KEY_BYTES_MAX, Meta, MetaRefused, key_prefixes, packed_headers, prefix_of
@@ -43,10 +44,10 @@ def key_column(keys: Iterable[str | None] | None, rows: int) -> list[bytes] | No
         return None
     if isinstance(keys, str | bytes):
         raise InvalidRequest(f"keys is a sequence of keys, one per payload, not one {type(keys).__name__}")
-    listed = list(keys)
+    listed = list(rows_of(keys, "keys"))
     taken = _plain_keys(listed)
     if taken is None:
-        taken = [_key_bytes(row, key) if key else b"" for row, key in enumerate(listed)]
+        taken = [b"" if key is None else _key_bytes(row, key) for row, key in enumerate(listed)]
     if len(taken) != rows:
         raise InvalidRequest(f"{rows} rows need {rows} keys, not {len(taken)}")
     return taken if any(taken) else None
@@ -123,8 +124,8 @@ def _header_column(headers: Headers | None, rows: int) -> list[bytes] | None:
         if isinstance(headers, str | bytes) or not isinstance(headers, Iterable):
             raise InvalidRequest(f"headers are a mapping, or one per payload, not {headers!r:.80}")
         packed: list[bytes] = []
-        for each in headers:
-            packed.append(packed_headers(each) if each else b"")
+        for each in rows_of(headers, "headers"):
+            packed.append(b"" if each is None else packed_headers(each))
     except MetaRefused as refused:
         row = "" if isinstance(headers, Mapping) else f"row {len(packed)}: "
         raise InvalidRequest(f"{row}{refused}") from None
@@ -145,10 +146,10 @@ def rank_column(ranks: int | Iterable[int] | None, rows: int) -> U16:
     """
     if ranks is None:
         return NO_U16
-    if isinstance(ranks, int | str | bytes | bytearray) or not isinstance(ranks, Iterable):
+    if isinstance(ranks, int | str | bytes | bytearray | memoryview) or not isinstance(ranks, Iterable):
         return np.full(rows, one_rank(ranks), np.uint16)
     column = []
-    for row, rank in enumerate(ranks):
+    for row, rank in enumerate(rows_of(ranks, "ranks")):
         try:
             column.append(one_rank(rank))
         except InvalidRequest as error:
@@ -166,15 +167,16 @@ def version_column(versions: int | Iterable[int | None] | None, rows: int) -> U6
     """
     if versions is None:
         return None
-    listed = list(versions) if isinstance(versions, Iterable) else [versions] * rows
+    if isinstance(versions, str | bytes | bytearray | memoryview) or not isinstance(versions, Iterable):
+        return np.full(rows, count(versions, "a version", 1, limits.SEQUENCE_MAX), np.uint64)  # type: ignore[arg-type]
+    listed = list(rows_of(versions, "versions"))
     if len(listed) != rows:
         raise InvalidRequest(f"{rows} rows need {rows} versions, not {len(listed)}")
-    for row, version in enumerate(listed):
-        if version is not None and (type(version) is not int or not 1 <= version <= limits.SEQUENCE_MAX):
-            raise InvalidRequest(
-                f"row {row}: a version is a whole number from 1 to {limits.SEQUENCE_MAX}, not {version!r:.80}"
-            )
-    return np.array([version or 0 for version in listed], np.uint64)
+    column = [
+        0 if version is None else count(version, f"row {row}: a version", 1, limits.SEQUENCE_MAX)
+        for row, version in enumerate(listed)
+    ]
+    return np.array(column, np.uint64)
 
 
 def one_rank(rank: object) -> int:
@@ -183,8 +185,7 @@ def one_rank(rank: object) -> int:
     Raises:
         InvalidRequest: it is no int, or outside its limits.
     """
-    if isinstance(rank, np.integer):
-        rank = int(rank)
+    rank = plain(rank)
     if isinstance(rank, bool) or not isinstance(rank, int):
         raise InvalidRequest(f"a rank is an int, not {type(rank).__name__}: {rank!r:.80}")
     if not 0 <= rank <= limits.RANK_MAX:
@@ -204,9 +205,9 @@ def group_columns(groups: str | Iterable[str | None] | None, rows: int) -> tuple
     """
     if groups is None:
         return NO_U16, ()
-    if isinstance(groups, str | bytes | bytearray) or not isinstance(groups, Iterable):
-        groups = [groups] * rows
-    listed = list(groups)
+    if isinstance(groups, str | bytes | bytearray | memoryview) or not isinstance(groups, Iterable):
+        groups = [groups] * rows  # type: ignore[list-item]
+    listed = list(rows_of(groups, "groups"))
     if len(listed) != rows:
         raise InvalidRequest(f"{rows} rows need {rows} groups, not {len(listed)}")
     places: dict[str, int] = {}
@@ -246,7 +247,7 @@ def id_columns(message_ids: Iterable[str]) -> IdColumns:
     Raises:
         InvalidRequest: one is not 26 characters of Crockford base-32 of at most 128 bits.
     """
-    listed = list(message_ids) if not isinstance(message_ids, str) else [message_ids]
+    listed = [message_ids] if isinstance(message_ids, str) else list(rows_of(message_ids, "message ids"))
     if not listed:
         none = np.empty(0, np.uint64)
         return IdColumns(none, none.astype(np.uint32), none, none.astype(np.uint16))

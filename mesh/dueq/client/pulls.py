@@ -108,7 +108,12 @@ def holder_of(topic: str, consumer: str) -> bytes:
 
 
 def _hashed(topic: str, name: str, of: bytes) -> bytes:
-    encoded = name.encode(errors="replace") if isinstance(name, str) else b""
+    try:
+        encoded = name.encode() if isinstance(name, str) else b""
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(
+            f"the consumer's name {name!r:.80} is not Unicode text: {error.reason}"
+        ) from None
     if not 1 <= len(encoded) <= limits.TOPIC_NAME_MAX:
         raise InvalidRequest(
             f"a consumer's name is a str of 1 to {limits.TOPIC_NAME_MAX} bytes, not {name!r:.300}"
@@ -131,9 +136,11 @@ def settle(
     Raises:
         InvalidRequest: a value is outside its limits.
     """
-    kind = _KINDS.get(how)
+    kind = _KINDS.get(how) if isinstance(how, str) else None
     if kind is None:
-        raise InvalidRequest(f"leases are settled by {', '.join(_KINDS)}, not {how!r}")
+        raise InvalidRequest(f"leases are settled by {', '.join(_KINDS)}, not {how!r:.80}")
+    arguments.flag(dead, "dead")
+    endings.ack(reason)
     if (seconds is None) == (kind is RecordKind.EXTEND):
         raise InvalidRequest("extend, and nothing else, takes seconds")
     if (reason or dead or headers is not None) and kind is not RecordKind.NACK:
@@ -175,12 +182,13 @@ def ended(topic: str, leases: Iterable[Lease], kind: RecordKind, ending: Ending)
 def _taken_apart(leases: Iterable[Lease]) -> tuple[list[str], list[int]]:
     texts: list[str] = []
     tokens: list[int] = []
-    for lease in leases:
+    for lease in arguments.rows_of(leases, "leases"):
         try:
             text, token = lease
         except (TypeError, ValueError):
             raise InvalidRequest(f"a lease is a pair of id and token, not {lease!r:.200}") from None
-        if not isinstance(token, int) or not 0 < token < 1 << 63:
+        token = arguments.plain(token)
+        if not isinstance(token, int) or isinstance(token, bool) or not 0 < token < 1 << 63:
             raise InvalidRequest(f"a token is a positive int, not {token!r:.200}")
         texts.append(text)
         tokens.append(token)

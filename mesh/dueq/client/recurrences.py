@@ -167,7 +167,7 @@ def _text(what: str, text: str) -> str:
 def _instants(at: Iterable[Instant]) -> list[int]:
     if isinstance(at, str | bytes) or not isinstance(at, Iterable):
         raise InvalidRequest(f"at is a list of instants, not {at!r:.80}")
-    return sorted({times.instant_ms(instant, "at") for instant in at})
+    return sorted({times.instant_ms(instant, "at") for instant in arguments.rows_of(at, "at")})
 
 
 def _missed(missed: Missed) -> int:

@@ -12,17 +12,18 @@ from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from dueq import limits
-from dueq.client.arguments import count
+from dueq.client.arguments import NO_NUMBERS, count, rows_of
 from dueq.errors import InvalidRequest
 from dueq.time_text import duration_text, instant_text
 from dueq_codecs.records import ATTEMPTS_MAX, NO_U16, NO_U32, NO_U64, U16, U32, U64
 from dueq_codecs.rules import first_expired
 
+Column = TypeVar("Column", U16, U64)
 Due = int | datetime | timedelta
 Seconds = float | timedelta
 Expiries = Due | Iterable[Due | None]
@@ -31,8 +32,9 @@ SECONDS_BELOW: Final = 10**11
 """An int below this is a date before 1973 in milliseconds, but a plausible date in seconds."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_NO_NUMBERS: Final = (bool, np.timedelta64)
-"""An int is one of them by its class, and a length of time of NumPy, too, whatever its unit is."""
+_BYTES_LIKE: Final = (bytes, bytearray, memoryview)
+_NO_ROWS: Final = (str, *_BYTES_LIKE)
+"""What can be iterated and has no value for each row: the bytes of a text are no instants."""
 _warned = False
 _PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
 
@@ -67,9 +69,11 @@ def due_column(dues: Due | Iterable[Due], rows: int, mesh_us: Callable[[], int])
     Raises:
         InvalidRequest: a bool, float, naive datetime, negative or too late instant, or a wrong count.
     """
-    if isinstance(dues, str) or not isinstance(dues, Iterable):
-        return np.full(rows, due_ms(dues, mesh_us), np.uint64)
-    listed: list[Any] = _of_array(dues) if isinstance(dues, np.ndarray) else list(dues)
+    if isinstance(dues, _NO_ROWS) or not isinstance(dues, Iterable):
+        return np.full(rows, due_ms(dues, mesh_us), np.uint64)  # type: ignore[arg-type]
+    listed: list[Any] = (
+        _of_array(dues) if isinstance(dues, np.ndarray) else list(rows_of(dues, "due instants"))
+    )
     if len(listed) != rows:
         raise InvalidRequest(f"{rows} rows need {rows} due instants, not {len(listed)}")
     if listed and set(map(type, listed)) == {int}:
@@ -101,9 +105,10 @@ def window_column(window: Seconds | Sequence[Seconds | None] | None, due: U64) -
     """
     if window is None:
         return NO_U32
-    given = window if isinstance(window, Sequence) else [window]
-    each = [duration_ms(one or 0, "window", 0, limits.WINDOW_MS_MAX) for one in given]
-    widths = np.array(each if isinstance(window, Sequence) else each * len(due), np.uint32)
+    many = isinstance(window, Sequence) and not isinstance(window, _BYTES_LIKE)
+    given: Iterable[Any] = window if many else [window]  # type: ignore[assignment]
+    each = [duration_ms(0 if one is None else one, "window", 0, limits.WINDOW_MS_MAX) for one in given]
+    widths = np.array(each if many else each * len(due), np.uint32)
     if len(widths) != len(due):
         raise InvalidRequest(f"{len(due)} rows need {len(due)} windows, or one for all, not {len(widths)}")
     if not widths.any():
@@ -123,20 +128,25 @@ def held(dues: Due | Iterable[Due]) -> Due | Sequence[Due]:
         return _of_array(dues)
     if isinstance(dues, Sequence) or not isinstance(dues, Iterable):
         return dues
-    return list(dues)
+    return list(rows_of(dues, "due instants"))
 
 
 def held_ends(
     expires: Expiries | None, max_attempts: int | Iterable[int | None] | None
 ) -> tuple[Due | Sequence[Due | None] | None, int | Sequence[int | None] | None]:
     """Return how messages end, in what can be iterated more than once."""
-    until = list(expires) if isinstance(expires, Iterable) and not isinstance(expires, str) else expires
-    many = isinstance(max_attempts, Iterable) and not isinstance(max_attempts, str)
-    return until, list(max_attempts) if many else max_attempts  # type: ignore[arg-type,return-value]
+    return _held_rows(expires, "expires"), _held_rows(max_attempts, "max_attempts")
+
+
+def _held_rows(value: Any, what: str) -> Any:
+    if isinstance(value, _NO_ROWS) or not isinstance(value, Iterable):
+        return value
+    return list(rows_of(value, what))
 
 
 def _of_array(dues: np.ndarray[Any, Any]) -> list[Any]:
     """Return the values of an array. Of what is in nanoseconds, as times of pandas are, NumPy would make ints."""
+    rows_of(dues, "due instants")  # an array of no dimension has none
     values: list[Any] = (dues.astype(f"{dues.dtype.kind}8[us]") if dues.dtype.kind in "mM" else dues).tolist()
     return values
 
@@ -192,21 +202,20 @@ def end_columns(
     """
     if expires is None and max_attempts is None:
         return _AS_THE_TOPIC_SAYS
-    until, most = NO_U64, NO_U16
-    if isinstance(expires, Sequence) and not isinstance(expires, str):
-        until = np.array(
-            [0 if each is None else due_ms(each, mesh_us, "expires") for each in expires], np.uint64
-        )
-    elif expires is not None:
-        until = np.full(rows, due_ms(expires, mesh_us, "expires"), np.uint64)
-    if isinstance(max_attempts, Sequence) and not isinstance(max_attempts, str):
-        most = np.array([0 if each is None else _attempts(each) for each in max_attempts], np.uint16)
-    elif max_attempts is not None:
-        most = np.full(rows, _attempts(max_attempts), np.uint16)
-    for what, column in (("expires", until), ("max_attempts", most)):
-        if len(column) not in (0, rows):
-            raise InvalidRequest(f"{rows} rows need {rows} {what}, not {len(column)}")
+    until = _each(expires, "expires", rows, NO_U64, lambda each: due_ms(each, mesh_us, "expires"))
+    most = _each(max_attempts, "max_attempts", rows, NO_U16, _attempts)
     return EndColumns(until if until.any() else NO_U64, most if most.any() else NO_U16)
+
+
+def _each(given: Any, what: str, rows: int, none: Column, checked: Callable[[Any], int]) -> Column:
+    """Return a value for each row, 0 where there is none; `none` where nothing is given."""
+    if given is None:
+        return none
+    if isinstance(given, _NO_ROWS) or not isinstance(given, Sequence):
+        return np.full(rows, checked(given), none.dtype)
+    if len(given) != rows:
+        raise InvalidRequest(f"{rows} rows need {rows} {what}, not {len(given)}")
+    return np.array([0 if each is None else checked(each) for each in given], none.dtype)
 
 
 def _attempts(most: int) -> int:
@@ -219,7 +228,7 @@ def due_ms(due: Due, mesh_us: Callable[[], int], what: str = "due") -> int:
     Raises:
         InvalidRequest: a bool, float, naive datetime, negative or too late instant.
     """
-    if isinstance(due, Integral) and not isinstance(due, _NO_NUMBERS):
+    if isinstance(due, Integral) and not isinstance(due, NO_NUMBERS):
         due_int = int(due)
         warn_of_seconds(due_int)
     elif isinstance(due, datetime):
@@ -244,7 +253,7 @@ def instant_ms(value: int | datetime, what: str) -> int:
     Raises:
         InvalidRequest: it is neither an int nor an aware datetime, or outside 0 … 2^48−1 ms.
     """
-    if isinstance(value, Integral) and not isinstance(value, _NO_NUMBERS):
+    if isinstance(value, Integral) and not isinstance(value, NO_NUMBERS):
         found = int(value)
     elif isinstance(value, datetime) and value.utcoffset() is not None:
         found = -((_EPOCH - value) // timedelta(milliseconds=1))
@@ -312,8 +321,10 @@ def duration_ms(value: Seconds, what: str, low_ms: int, high_ms: int) -> int:
         InvalidRequest: it is no number, or outside low … high.
     """
     if isinstance(value, timedelta):
-        duration = -(-value // timedelta(milliseconds=1)) if value >= timedelta(0) else -1
-    elif isinstance(value, Real) and not isinstance(value, _NO_NUMBERS) and 0 <= value <= high_ms:
+        # A timedelta of the greatest length has no negative one.
+        whole, rest = divmod(value, timedelta(milliseconds=1))
+        duration = whole + bool(rest) if whole >= 0 else -1
+    elif isinstance(value, Real) and not isinstance(value, NO_NUMBERS) and 0 <= value <= high_ms:
         duration = math.ceil(Fraction(repr(float(value))) * 1000)
     else:
         duration = -1
@@ -337,6 +348,6 @@ def timeout_s(value: float | None, default: float) -> float:
         return default
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if not isinstance(value, Real) or isinstance(value, _NO_NUMBERS) or not value >= 0:
-        raise InvalidRequest(f"timeout is a number of seconds, 0 or more, not {value!r}")
-    return min(float(value), 365 * 86_400.0)
+    if not isinstance(value, Real) or isinstance(value, NO_NUMBERS) or not value >= 0:
+        raise InvalidRequest(f"timeout is a number of seconds, 0 or more, not {value!r:.80}")
+    return float(min(value, 365 * 86_400.0))

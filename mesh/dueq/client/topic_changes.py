@@ -55,6 +55,7 @@ def settings(
     if horizon is not None:
         changes["horizon_ms"] = times.duration_ms(horizon, "horizon", 0, limits.DUE_MS_MAX)
     if rate is not None:
+        rate = arguments.plain(rate)
         if (fault := fault_of_rate(rate)) is not None:
             raise InvalidRequest(fault)
         changes["rate"] = int(rate) if rate == int(rate) else rate
@@ -76,9 +77,7 @@ def of_keys(keys: str | None, remember: Seconds | None) -> Document:
     """
     changes: Document = {}
     if keys is not None:
-        if keys not in KEYS:
-            raise InvalidRequest(f"keys is one of {', '.join(KEYS)}, not {keys!r:.80}")
-        changes["keys"] = keys
+        changes["keys"] = arguments.one_of(keys, "keys", KEYS)
     if remember is not None:
         changes["remember_ms"] = times.duration_ms(remember, "remember", 0, REMEMBER_MS_MAX)
     return changes
@@ -98,7 +97,7 @@ def endings(
     if backoff is not None:
         changes["backoff"] = backoff_document(backoff)
     if expired is not None:
-        if expired not in ("finish", "dead"):
+        if not isinstance(expired, str) or expired not in ("finish", "dead"):
             raise InvalidRequest(f"expired is finish or dead, not {expired!r:.80}")
         changes["expired"] = expired
     if dead_retention is not None:

@@ -64,6 +64,7 @@ class AsyncConsumer:
         self._detached = arguments.detached(detached, name)
         self._on_receipt = arguments.one_of(ack, "ack", ("manual", "on_receipt")) == "on_receipt"
         self.consumer_id = os.urandom(16) if name is None else pulls.consumer_id_of(self.topic, name)
+        arguments.callback(on_lease_lost, "on_lease_lost")
         self.on_lease_lost = on_lease_lost
         self._lease_ms = times.duration_ms(lease, "lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
         self._credit = arguments.count(credit, "credit", 1, limits.CONSUMER_LEASES_MAX)

@@ -128,7 +128,7 @@ class AsyncWhereCalls:
         Raises:
             InvalidRequest: `wanted` is about messages that wait; they are cancelled.
         """
-        if wanted.state != "dead":
+        if filter_document(wanted)["state"] != "dead":
             raise InvalidRequest(f"messages of state dead are discarded, not those of {wanted.state!r:.80}")
         return await self._begin(topic, wanted, {"do": "purge"}, name, timeout)
 

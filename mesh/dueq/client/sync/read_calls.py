@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 
 from dueq import limits
-from dueq.client import calls, message_state, surveys
+from dueq.client import arguments, calls, message_state, surveys
 from dueq.client.browsing import BrowsePage, ScheduledMessage, Walk
 from dueq.client.message_state import MessageState
 from dueq.client.statistics import StatisticsRow, StatisticsWalk
@@ -59,7 +59,9 @@ class ReadCalls:
         """
         make = partial(Walk, topic, start=start, end=end, payloads=payloads, state=state)
         make(0)
-        walks = None if partitions is None else [make(partition) for partition in partitions]
+        walks = None
+        if partitions is not None:
+            walks = [make(partition) for partition in arguments.rows_of(partitions, "partitions")]
         return self._browse(topic, make, walks, timeout)
 
     def browse_pages(

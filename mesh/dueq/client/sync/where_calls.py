@@ -129,7 +129,7 @@ class WhereCalls:
         Raises:
             InvalidRequest: `wanted` is about messages that wait; they are cancelled.
         """
-        if wanted.state != "dead":
+        if filter_document(wanted)["state"] != "dead":
             raise InvalidRequest(f"messages of state dead are discarded, not those of {wanted.state!r:.80}")
         return self._begin(topic, wanted, {"do": "purge"}, name, timeout)
 
