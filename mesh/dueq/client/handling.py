@@ -50,6 +50,16 @@ class Work:
         self.name_us = now_us + limits.HANDLER_SLOW_MS * 1000
 
 
+def check_callable(handler: object) -> None:
+    """Refuse what nobody can call.
+
+    Raises:
+        InvalidRequest: the handler is no function or the like.
+    """
+    if not callable(handler):
+        raise InvalidRequest(f"a handler is a function that takes a message, not {handler!r:.80}")
+
+
 def refuse_tasks(handler: Callable[..., object]) -> None:
     """Refuse what a thread cannot call.
 

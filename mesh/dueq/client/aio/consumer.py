@@ -132,11 +132,12 @@ class AsyncConsumer:
             One outcome per message; empty without `wait`.
 
         Raises:
+            InvalidRequest: it is no batch of this consumer's messages; nothing was settled.
             StaleLease: with `wait`: some leases were over; all other messages are settled.
             OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
             ClientClosed: the consumer is closed.
         """
-        return await self._settle(RecordKind.ACK, _deliveries(batch), PLAIN, wait, timeout)
+        return await self._settle(RecordKind.ACK, self._deliveries(batch), PLAIN, wait, timeout)
 
     async def nack(
         self,
@@ -151,7 +152,11 @@ class AsyncConsumer:
     ) -> list[Outcome]:
         """Give many messages back, as `AsyncMessage.nack` does; waits, returns and raises as `ack`."""
         return await self._settle(
-            RecordKind.NACK, _deliveries(batch), endings.nack(delay, reason, dead, headers), wait, timeout
+            RecordKind.NACK,
+            self._deliveries(batch),
+            endings.nack(delay, reason, dead, headers),
+            wait,
+            timeout,
         )
 
     async def release(
@@ -164,7 +169,7 @@ class AsyncConsumer:
     ) -> list[Outcome]:
         """Give many messages back uncounted, as `AsyncMessage.release` does; waits, returns and raises as `ack`."""
         return await self._settle(
-            RecordKind.RELEASE, _deliveries(batch), endings.release(delay), wait, timeout
+            RecordKind.RELEASE, self._deliveries(batch), endings.release(delay), wait, timeout
         )
 
     async def extend(
@@ -176,7 +181,7 @@ class AsyncConsumer:
         timeout: float | None = None,
     ) -> list[Outcome]:
         """Let many leases end `seconds` from now; waits, returns and raises as `ack`."""
-        return await self._extend(_deliveries(batch), seconds, wait, timeout)
+        return await self._extend(self._deliveries(batch), seconds, wait, timeout)
 
     async def run(
         self, handler: Callable[[AsyncMessage], object], workers: int = 8, *, drain: Seconds = 30.0
@@ -373,6 +378,13 @@ class AsyncConsumer:
                     self._arrivals.follow(self.on_lease_lost(AsyncMessage(self, delivery)))
         failures.raise_first()
 
+    def _deliveries(self, batch: Iterable[AsyncMessage]) -> list[Delivery]:
+        listed = list(arguments.rows_of(batch, "messages"))
+        for message in listed:
+            if not isinstance(message, AsyncMessage) or message._consumer is not self:
+                raise InvalidRequest(f"a batch has messages of this consumer, not {message!r:.80}")
+        return [message._delivery for message in listed]
+
     async def _extend(
         self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
     ) -> list[Outcome]:
@@ -401,7 +413,3 @@ class AsyncConsumer:
             events.Settle(self.consumer_id, kind, deliveries, amount_ms, 0, 0, fate, reason, headers)
         )
         return []
-
-
-def _deliveries(batch: Iterable[AsyncMessage]) -> list[Delivery]:
-    return [message._delivery for message in batch]

@@ -13,7 +13,7 @@ from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.waiting import Arrivals, sleep
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.endings import Ending
-from dueq.client.handling import Handled, Work, ending_signals, reason_of
+from dueq.client.handling import Handled, Work, check_callable, ending_signals, reason_of
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
 from dueq.client.logs import log
@@ -67,6 +67,7 @@ class AsyncRun:
     def __init__(
         self, consumer: _Source, handler: Callable[[AsyncMessage], object], workers: int, drain: Seconds
     ) -> None:
+        check_callable(handler)
         self._workers = arguments.count(workers, "workers", 1, limits.RUN_WORKERS_MAX)
         self._drain_us = times.duration_ms(drain, "drain", 0, limits.RUN_DRAIN_MS_MAX) * 1000
         self._consumer = consumer

@@ -133,11 +133,12 @@ class Consumer:
             One outcome per message; empty without `wait`.
 
         Raises:
+            InvalidRequest: it is no batch of this consumer's messages; nothing was settled.
             StaleLease: with `wait`: some leases were over; all other messages are settled.
             OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
             ClientClosed: the consumer is closed.
         """
-        return self._settle(RecordKind.ACK, _deliveries(batch), PLAIN, wait, timeout)
+        return self._settle(RecordKind.ACK, self._deliveries(batch), PLAIN, wait, timeout)
 
     def nack(
         self,
@@ -152,7 +153,11 @@ class Consumer:
     ) -> list[Outcome]:
         """Give many messages back, as `Message.nack` does; waits, returns and raises as `ack`."""
         return self._settle(
-            RecordKind.NACK, _deliveries(batch), endings.nack(delay, reason, dead, headers), wait, timeout
+            RecordKind.NACK,
+            self._deliveries(batch),
+            endings.nack(delay, reason, dead, headers),
+            wait,
+            timeout,
         )
 
     def release(
@@ -164,7 +169,9 @@ class Consumer:
         timeout: float | None = None,
     ) -> list[Outcome]:
         """Give many messages back uncounted, as `Message.release` does; waits, returns and raises as `ack`."""
-        return self._settle(RecordKind.RELEASE, _deliveries(batch), endings.release(delay), wait, timeout)
+        return self._settle(
+            RecordKind.RELEASE, self._deliveries(batch), endings.release(delay), wait, timeout
+        )
 
     def extend(
         self,
@@ -175,7 +182,7 @@ class Consumer:
         timeout: float | None = None,
     ) -> list[Outcome]:
         """Let many leases end `seconds` from now; waits, returns and raises as `ack`."""
-        return self._extend(_deliveries(batch), seconds, wait, timeout)
+        return self._extend(self._deliveries(batch), seconds, wait, timeout)
 
     def run(
         self, handler: Callable[[Message], object], workers: int = 8, *, drain: Seconds = 30.0
@@ -372,6 +379,13 @@ class Consumer:
                     self._arrivals.follow(self.on_lease_lost(Message(self, delivery)))
         failures.raise_first()
 
+    def _deliveries(self, batch: Iterable[Message]) -> list[Delivery]:
+        listed = list(arguments.rows_of(batch, "messages"))
+        for message in listed:
+            if not isinstance(message, Message) or message._consumer is not self:
+                raise InvalidRequest(f"a batch has messages of this consumer, not {message!r:.80}")
+        return [message._delivery for message in listed]
+
     def _extend(
         self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
     ) -> list[Outcome]:
@@ -398,7 +412,3 @@ class Consumer:
             events.Settle(self.consumer_id, kind, deliveries, amount_ms, 0, 0, fate, reason, headers)
         )
         return []
-
-
-def _deliveries(batch: Iterable[Message]) -> list[Delivery]:
-    return [message._delivery for message in batch]

@@ -10,7 +10,7 @@ from dueq import limits
 from dueq.client import arguments, endings, times
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.endings import Ending
-from dueq.client.handling import Handled, Work, ending_signals, reason_of
+from dueq.client.handling import Handled, Work, check_callable, ending_signals, reason_of
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
 from dueq.client.logs import log
@@ -68,6 +68,7 @@ class Run:
     def __init__(
         self, consumer: _Source, handler: Callable[[Message], object], workers: int, drain: Seconds
     ) -> None:
+        check_callable(handler)
         self._workers = arguments.count(workers, "workers", 1, limits.RUN_WORKERS_MAX)
         self._drain_us = times.duration_ms(drain, "drain", 0, limits.RUN_DRAIN_MS_MAX) * 1000
         self._consumer = consumer
