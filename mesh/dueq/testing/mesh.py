@@ -8,10 +8,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from numbers import Real
 from typing import Final
 
 from dueq.client.aio import AsyncClient, AsyncConsumer, AsyncMessage
 from dueq.client.aio.connection import AsyncConnection
+from dueq.client.arguments import NO_NUMBERS
 from dueq.client.handling import Handled
 from dueq.client.sync import Client, Consumer, Message
 from dueq.client.sync.connection import Connection
@@ -68,6 +70,8 @@ class _Clocked:
     """What both meshes share."""
 
     def __init__(self, start: datetime | None) -> None:
+        if start is not None and not isinstance(start, datetime):
+            raise InvalidRequest(f"start is a datetime with a time zone, or None, not {start!r:.80}")
         if start is not None and start.tzinfo is None:
             raise InvalidRequest(f"start: {start!r} has no time zone; give it one, such as timezone.utc")
         begin_ms = int(time.time()) * 1000 if start is None else (start - _EPOCH) // _MILLISECOND
@@ -95,10 +99,12 @@ class _Clocked:
 
     def _after(self, seconds: float | timedelta) -> int:
         """Return the instant so much later, by the clock for durations, µs."""
-        span = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
+        span = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        if not isinstance(span, Real) or isinstance(span, NO_NUMBERS):
+            raise InvalidRequest(f"the clock moves by seconds or a timedelta, not by {seconds!r:.80}")
         if not 0 <= span <= _DAYS_MAX * 86_400:
-            raise InvalidRequest(f"the clock moves by 0 to {_DAYS_MAX} days at once, not by {span:g} s")
-        return self._world.now().mono_us + round(span * 1_000_000)
+            raise InvalidRequest(f"the clock moves by 0 to {_DAYS_MAX} days at once, not by {span!r:.80} s")
+        return self._world.now().mono_us + round(float(span) * 1_000_000)
 
     def _until(self, instant: datetime | int) -> int:
         """Return an instant by the clock for durations, µs."""
@@ -106,7 +112,14 @@ class _Clocked:
             if instant.tzinfo is None:
                 raise InvalidRequest(f"{instant!r} has no time zone; give it one, such as timezone.utc")
             instant = -(-round(instant.timestamp() * 1_000_000) // 1000)
-        return self._after(timedelta(milliseconds=instant - self.now_ms))
+        if not isinstance(instant, Real) or isinstance(instant, NO_NUMBERS):
+            raise InvalidRequest(f"an instant is a datetime with a zone, or Unix ms, not {instant!r:.80}")
+        later_ms = instant - self.now_ms
+        if not 0 <= later_ms <= _DAYS_MAX * 86_400_000:
+            raise InvalidRequest(
+                f"the clock moves on by {_DAYS_MAX} days at most: from {self.now_ms} not to {instant!r:.80} ms"
+            )
+        return self._world.now().mono_us + round(later_ms * 1000)
 
     def _near(self, target_us: int, reached: bool) -> bool:
         """Say whether an instant is reached, which was rounded up to a millisecond."""

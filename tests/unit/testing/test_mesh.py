@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from dueq import Client, InvalidRequest, TopicNotFound
@@ -115,10 +118,35 @@ def test_clients_of_one_mesh_share_its_topics(dueq_mesh: Mesh, client: Client) -
         assert len(consumer.receive()) == 1
 
 
-@pytest.mark.parametrize("seconds", [-1.0, 1e12])
+@pytest.mark.parametrize("seconds", [-1.0, 1e12, pytest.param(10**400, id="huge"), math.nan, timedelta.max])
 def test_the_clock_goes_neither_back_nor_too_far(dueq_mesh: Mesh, seconds: float) -> None:
     with pytest.raises(InvalidRequest, match="0 to 3660 days"):
         dueq_mesh.advance(seconds)
+
+
+@pytest.mark.parametrize("later_ms", [-1, pytest.param(10**400, id="huge"), math.nan, math.inf])
+def test_it_does_not_go_so_to_an_instant(dueq_mesh: Mesh, later_ms: float) -> None:
+    with pytest.raises(InvalidRequest, match="3660 days at most"):
+        dueq_mesh.run_until(dueq_mesh.now_ms + later_ms)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["5", b"5", None, True, [], np.timedelta64(5, "s")])
+def test_what_is_no_time_is_refused_by_name(dueq_mesh: Mesh, value: Any) -> None:
+    before = dueq_mesh.now_ms
+    with pytest.raises(InvalidRequest, match="seconds or a timedelta, not by"):
+        dueq_mesh.advance(value)
+    with pytest.raises(InvalidRequest, match="a datetime with a zone, or Unix ms, not"):
+        dueq_mesh.run_until(value)
+    if value is not None:
+        with pytest.raises(InvalidRequest, match="start is a datetime with a time zone, or None, not"):
+            Mesh(value)
+    assert dueq_mesh.now_ms == before
+
+
+def test_instants_may_be_numbers_of_numpy(dueq_mesh: Mesh) -> None:
+    due = dueq_mesh.now_ms + 5_000
+    dueq_mesh.run_until(cast(int, np.int64(due)))
+    assert dueq_mesh.now_ms == due
 
 
 def test_the_clock_begins_at_the_millisecond() -> None:
