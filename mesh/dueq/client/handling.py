@@ -71,6 +71,20 @@ def refuse_tasks(handler: Callable[..., object]) -> None:
         raise InvalidRequest(f"{name} is a coroutine function: threads cannot run it, AsyncClient can")
 
 
+def refuse_unrun(result: object) -> None:
+    """Refuse what a handler has returned in place of doing it: a message would be acked that nobody has worked on.
+
+    Raises:
+        InvalidRequest: it is a coroutine.
+    """
+    if inspect.iscoroutine(result):
+        name = result.__qualname__
+        result.close()
+        raise InvalidRequest(
+            f"the handler has returned a coroutine of {name}: threads cannot run it, AsyncClient can"
+        )
+
+
 def reason_of(error: BaseException) -> str:
     """Return an exception's type and message, as long as a reason may be."""
     try:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dueq import AsyncMessage, Backoff, Client, Message, TopicNotFound
+from dueq import AsyncMessage, Backoff, Client, InvalidRequest, Message, TopicNotFound
 from dueq.testing import Mesh, amesh, mesh
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC)
@@ -70,6 +70,19 @@ def test_an_error_of_a_handler_surfaces_where_the_clock_moves(dueq_mesh: Mesh, c
         dueq_mesh.advance(60)  # the retry
     assert attempts == [1, 2]
     assert run.result == (1, 1, 0)
+
+
+def test_what_a_handler_has_not_run_is_not_acked(dueq_mesh: Mesh, client: Client) -> None:
+    client.update_topic("t", backoff=Backoff(first=60.0))
+    message_id = client.producer("t").schedule(b"", timedelta(seconds=1))
+
+    async def work(_message: Message) -> None:
+        raise AssertionError("no thread can run it")
+
+    refused = pytest.raises(InvalidRequest, match=r"returned a coroutine of .*work: threads cannot run it")
+    with dueq_mesh.running(client.consumer("t"), lambda message: work(message)), refused:
+        dueq_mesh.advance(1)
+    assert "threads cannot run it" in client.get("t", message_id).reason
 
 
 def test_several_errors_are_told_with_the_first(dueq_mesh: Mesh, client: Client) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from dueq.client.handling import Work, refuse_tasks
+from dueq.client.handling import Work, refuse_tasks, refuse_unrun
 from dueq.client.host import SessionHost
 
 
@@ -71,7 +71,7 @@ class Crew:
             error: BaseException | None = None
             with host.handling(work):
                 try:
-                    self._handler(work.message)
+                    refuse_unrun(self._handler(work.message))
                 except BaseException as raised:
                     error = raised
                 self._idle.release()
