@@ -62,9 +62,9 @@ class DueqDataSource(DataSource):  # type: ignore[misc]
     def writer(self, schema: StructType, overwrite: bool) -> writing.BatchWriter:
         """Return a writer that loads all or nothing.
 
-        Options: `due`, `payload`, `key` (names of columns, by default these), `job_id` (the same again loads nothing
-        twice), `batch_rows`, `timeout`, `hidden_for` (as `dueq.spark.schedule`), `sort` (false: tasks do not sort
-        their rows; only for rows that did not come through a shuffle).
+        Options: `due`, `payload`, `key`, `rank`, `group` (names of columns, by default these), `job_id` (the same again
+        loads nothing twice), `batch_rows`, `timeout`, `hidden_for` (as `dueq.spark.schedule`), `sort` (false: tasks do
+        not sort their rows; only for rows that did not come through a shuffle).
         """
         return writing.BatchWriter(Options(self.options, writing.OPTIONS, "to write"), schema, overwrite)
 
