@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import random
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -363,6 +364,28 @@ def test_a_full_disk_refuses_inserts_and_takes_acks(tmp_path: Path) -> None:
             assert mesh.brokers[0].running
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+_WITHOUT_FILES = """
+import os, resource, sys
+from dueq import Client
+
+with Client(sys.argv[2:]) as client, client.producer(sys.argv[1]) as producer:
+    producer.schedule(b"short", 0)
+    files = max(map(int, os.listdir("/proc/self/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    producer.schedule(b"long" * 50_000, 0, timeout=60.0)
+"""
+
+
+def test_a_client_that_may_open_no_more_files_schedules_long_payloads(
+    mesh: LocalMesh, client: Client, topic: str
+) -> None:
+    """For a frame that is not copied pyzmq wants files and a thread, once in a process."""
+    command = [sys.executable, "-c", _WITHOUT_FILES, topic, *mesh.endpoints]
+    ended = subprocess.run(command, stderr=subprocess.PIPE, timeout=_PATIENCE_S, check=False)
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert sorted(map(len, (message.payload for message in receive(client, topic, 2)))) == [5, 200_000]
 
 
 def test_every_error_is_a_dueq_error(client: Client, topic: str) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -103,6 +104,24 @@ def test_a_folder_has_one_broker(data: Path, broker: Process) -> None:
     second = Process(data)
     assert second.exit_code() == 1
     assert broker.process.poll() is None
+
+
+def test_a_broker_that_may_open_no_more_files_goes_on(broker: Process) -> None:
+    """Many clients take the files that there are. What the broker loads or begins late would then be its end."""
+    with Client(broker.line("broker.started")["endpoint"]) as client:
+        client.create_topic("t", partitions=1, replicas=1)
+        files = len(os.listdir(f"/proc/{broker.process.pid}/fd"))
+        resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (files, files))
+        with client.producer("t") as producer, client.consumer("t") as consumer:
+            long = producer.schedule(os.urandom(200_000), 0)
+            later = producer.schedule(b"x", timedelta(days=1))
+            (message,) = consumer.receive(timeout=_PATIENCE_S)
+            assert message.id == long
+            consumer.ack([message])
+            # Before a broker shows what waits, it makes a checkpoint.
+            assert [waiting.id for waiting in client.browse("t")] == [later]
+    broker.process.send_signal(signal.SIGTERM)
+    assert broker.exit_code() == 0
 
 
 def test_after_a_failed_write_the_broker_ends_and_loses_nothing_that_it_confirmed(

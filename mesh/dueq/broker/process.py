@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +297,8 @@ def _advertised(advertise: str, bound: str) -> str:
 def _prepare_process() -> None:
     """A thread that waits for the GIL must get it well within a millisecond; a thousand clients need files."""
     sys.setswitchinterval(_SWITCH_S)
+    # numpy loads it at the first `unique`: in the middle of a turn or a commit, and not at all if no file is left then.
+    import_module("numpy.ma")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
     if soft < wanted:

@@ -16,7 +16,7 @@ import zmq
 from dueq.broker.clocks import Clocks, read_clocks
 from dueq.broker.introductions import Identity, Introductions
 from dueq.broker.links import Links
-from dueq.broker.tuning import Counts, has_input, put, tune
+from dueq.broker.tuning import Counts, begin_sharing, has_input, put, tune
 from dueq.broker.waiting import Waiter
 from dueq.core.ports.events import ClientFrameReceived, Event, PeerFrameReceived, Route, RouteLost
 from dueq.limits import HEADER_BYTES_MAX
@@ -83,6 +83,7 @@ class Sockets:
         Raises:
             OSError: the address is taken, or is none of this machine's.
         """
+        begin_sharing()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._context.max_sockets = _SOCKETS_MAX
         self._waiter = waiter

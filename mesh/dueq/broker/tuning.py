@@ -77,6 +77,15 @@ def tune(socket: zmq.Socket[bytes], address: str) -> None:
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1_000)
 
 
+def begin_sharing() -> None:
+    """Make a frame that is not copied.
+
+    At the first one of a process pyzmq makes a thread and sockets, which free what libzmq has sent. In a broker whose
+    clients have all of its descriptors by then, that would fail in the middle of a message.
+    """
+    zmq.Frame(b"any", copy=False)
+
+
 def has_input(socket: zmq.Socket[bytes]) -> bool:
     """Whether something can be received now; to be asked before waiting: the descriptor is edge-triggered."""
     return bool(int(socket.getsockopt(_EVENTS)) & _POLLIN)

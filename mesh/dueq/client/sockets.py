@@ -71,6 +71,15 @@ class _Lookup:
                 self.fault = str(error)
 
 
+def _can_share() -> bool:
+    """Whether frames can be sent without a copy: for the first of a process pyzmq makes a thread and sockets."""
+    try:
+        zmq.Frame(b"any", copy=False)
+    except (OSError, RuntimeError, zmq.ZMQError):  # no descriptor or no thread is left for this process
+        return False
+    return True
+
+
 class Sockets:
     """All sockets of one client; used by its I/O thread only."""
 
@@ -85,6 +94,7 @@ class Sockets:
         # Links that wait for their endpoint's name; several may wait for one lookup. Lookups by descriptor.
         self._unnamed: dict[int, str] = {}
         self._lookups: dict[int, _Lookup] = {}
+        self._shares = False
         self.failed: list[Event] = []
         """Events that happened while sending; taken in with the next turn."""
 
@@ -179,8 +189,9 @@ class Sockets:
             return
         frames = encode(order.message, order.bodies)
         long = sum(map(len, frames[1:])) >= _COPY_BELOW
+        self._shares = self._shares or (long and _can_share())
         try:
-            socket.send_multipart(frames, zmq.DONTWAIT, copy=not long)
+            socket.send_multipart(frames, zmq.DONTWAIT, copy=not (long and self._shares))
         except zmq.Again:
             self.failed.append(LinkLost(order.link, "the connection was lost"))
 
