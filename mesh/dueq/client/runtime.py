@@ -20,7 +20,7 @@ import zmq
 from dueq.client.core.ports.events import Close, Event
 from dueq.client.host import Answer, Done, SessionHost, Waking
 from dueq.client.logs import log
-from dueq.client.sockets import Sockets
+from dueq.client.sockets import Sockets, check_files
 from dueq.errors import Broken
 from dueq.instant import Now
 
@@ -61,10 +61,16 @@ def _context() -> zmq.Context[Any]:
 
 
 class Runtime(SessionHost):
-    """A session machine in a thread of its own, with sockets and the machine's clocks. Thread-safe."""
+    """A session machine in a thread of its own, with sockets and the machine's clocks. Thread-safe.
+
+    Raises:
+        OSError, RuntimeError: the machine has no descriptors, or no thread, left for this process.
+    """
 
     def __init__(self, endpoints: Sequence[str]) -> None:
         super().__init__(endpoints, os.urandom(16), random.Random())
+        if os.getpid() not in _contexts:
+            check_files()
         _runtimes.add(self)
         self._sleeping = False
         self._wake_at_us = 0

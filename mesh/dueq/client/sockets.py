@@ -6,6 +6,7 @@ frames for a dead broker, deliver them to its next life, and not report lost fra
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from socket import socketpair
 from threading import Thread
@@ -24,6 +25,8 @@ from dueq_codecs.frames import FrameError, decode, encode
 CONNECT_MS: Final = 5000
 FRAMES_PER_TURN: Final = 200
 _COPY_BELOW: Final = 64 << 10
+_FILES_OF_THREADS: Final = 8
+"""At least the descriptors of a context, of its threads and of its first socket."""
 # As plain numbers: pyzmq's are enumerations, which are slow to combine. Asking whether there is more costs half as much
 # as the exception that says no.
 _EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
@@ -71,9 +74,25 @@ class _Lookup:
                 self.fault = str(error)
 
 
+def check_files() -> None:
+    """Make sure that libzmq may begin its threads: it aborts a process in which they find no descriptor.
+
+    Raises:
+        OSError: the process may not open as many files as they need.
+    """
+    spare: list[int] = []
+    try:
+        for _ in range(_FILES_OF_THREADS):
+            spare.append(os.eventfd(0, os.EFD_CLOEXEC))
+    finally:
+        for descriptor in spare:
+            os.close(descriptor)
+
+
 def _can_share() -> bool:
     """Whether frames can be sent without a copy: for the first of a process pyzmq makes a thread and sockets."""
     try:
+        check_files()
         zmq.Frame(b"any", copy=False)
     except (OSError, RuntimeError, zmq.ZMQError):  # no descriptor or no thread is left for this process
         return False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,3 +36,39 @@ def test_a_socket_that_cannot_be_made_is_a_lost_link(wake_fd: int, room: int) ->
         assert "Too many open files" in lost.reason
         sockets.close(7)
     context.destroy(0)
+
+
+_WITHOUT_FILES = """
+import os, resource
+from dueq import Client
+from dueq.errors import Disconnected
+
+def ask(client, *errors):
+    try:
+        client.describe("t")
+    except errors:
+        return
+    raise AssertionError("a topic was described")
+
+def child(room):
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    usual, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Client("tcp://127.0.0.1:1", timeout=0.05) as client:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + room, hard))
+        ask(client, OSError, Disconnected)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (usual, hard))
+        ask(client, Disconnected)
+
+for room in range(14):
+    pid = os.fork()
+    if not pid:
+        child(room)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0, room
+"""
+
+
+def test_a_client_that_begins_where_hardly_a_file_is_left_says_so_and_goes_on_later() -> None:
+    """libzmq aborts a process in which its threads find no file, and it begins them at the first socket."""
+    ended = subprocess.run([sys.executable, "-c", _WITHOUT_FILES], stderr=subprocess.PIPE, check=False)
+    assert ended.returncode == 0, ended.stderr.decode()
