@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import resource
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dueq.broker import tuning
+from dueq.broker import sockets, tuning
 from dueq.broker.introductions import Identity
 from dueq.broker.sockets import Sockets
 from dueq.broker.waiting import Waiter
@@ -456,6 +457,23 @@ def test_a_message_of_very_many_frames_is_thrown_away_unread_and_in_many_turns(
     assert isinstance(reply, Reply)
     assert reply.code is Code.BAD_FRAME
     assert node.sockets.counts.refused == {"bad_frame": 1}
+
+
+def test_a_turn_takes_in_so_many_bytes_and_the_next_one_goes_on(
+    node: Node, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a turn would last as long as whoever sends the longest frames likes."""
+    monkeypatch.setattr(sockets, "_BYTES_PER_TURN", 1_000)
+    for _ in range(20):
+        client.say_frames(bytes(400))
+    counts = [0]
+
+    def all_have_come(events: list[Event]) -> bool:
+        counts.append(node.sockets.counts.refused["bad_frame"])
+        return counts[-1] == 20
+
+    node.receive_until(all_have_come)
+    assert max(later - sooner for sooner, later in itertools.pairwise(counts)) <= 3
 
 
 def test_a_broker_may_send_as_many_frames_as_it_has_entries(node: Node, start: Callable[..., Any]) -> None:
