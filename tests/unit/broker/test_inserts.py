@@ -130,8 +130,17 @@ def test_one_connection_s_inserts_stay_in_order() -> None:
     inserts.put(insert(3, route=b"y"), NOW)
     assert numbers(inserts.take(NOW)) == [3]
     assert numbers(inserts.take(Now(NOW.wall_us, NOW.mono_us + 2_000_000))) == [1, 2]
-    inserts.put(insert(4), NOW)
-    assert numbers(inserts.take(NOW)) == [4], "nothing is before it any more"
+
+
+def test_a_connection_whose_inserts_for_later_are_taken_is_held_up_no_more() -> None:
+    inserts = slowed(10_000)
+    inserts.put(patient(1), NOW)
+    inserts.pace.pushed(0, NOW.mono_us + 900_000)
+    then = Now(NOW.wall_us, NOW.mono_us + 1_100_000)
+    assert numbers(inserts.take(then)) == [1]
+    inserts.pace.took(100_000, then.mono_us)
+    inserts.put(insert(2), then)
+    assert numbers(inserts.take(then)) == [2]
 
 
 def test_without_a_limit_the_oldest_comes_first_whenever_it_is_due() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from dueq.broker import names
 from dueq.core.ports.events import Event as CoreEvent
 from dueq.core.ports.events import PeerFrameReceived
 from dueq_codecs.messages import PeerFrame
@@ -52,9 +53,10 @@ def test_a_peer_is_reached_by_its_name_as_soon_as_that_is_known(
 
 
 def test_a_name_that_is_not_answered_for_is_asked_for_once(
-    name_server: NameServer, nodes: tuple[Node, Node]
+    name_server: NameServer, nodes: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The core wants a fresh connection every few seconds: threads must not pile up."""
+    monkeypatch.setattr(names, "_AGAIN_US", 0)
     node, peer = nodes
     for _ in range(10):
         peer.sockets.connect("b1", by_name(node, "b1.example"))

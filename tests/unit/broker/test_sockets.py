@@ -371,6 +371,23 @@ def test_a_new_connection_replaces_the_old_one(node: Node, start: Callable[..., 
         node.receive_until(send_again)
 
 
+def test_a_peer_gets_nothing_that_was_sent_before_it_was_there(node: Node, start: Callable[..., Any]) -> None:
+    """It may be another life of it, and what was sent may have been meant for the one before."""
+    before = Node("b2")
+    before.close()
+    node.sockets.connect("b2", before.endpoint)
+    node.sockets.to_peer("b2", frame("b1", number=1))
+    assert node.sockets.counts.frames_out == 0
+    peer: Node = start(Node, "b2", 2, CLUSTER, before.endpoint)
+
+    def send_again(events: list[Event]) -> bool:
+        node.sockets.receive()
+        node.sockets.to_peer("b2", frame("b1", number=2))
+        return 2 in heard(events)
+
+    assert 1 not in heard(peer.receive_until(send_again))
+
+
 def test_an_endpoint_that_is_none_is_counted_and_harms_nobody(node: Node) -> None:
     node.sockets.connect("b2", "tcp://nonsense")
     node.sockets.to_peer("b2", frame())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import time
 from collections.abc import Iterator, Sequence
@@ -22,11 +23,13 @@ from dueq.core.ports.persistence import (
     PutChunk,
     ReadLog,
     SaveMeta,
+    StoreRead,
     StoreWrite,
 )
 from dueq.storage.ordered import wiping
 from dueq.storage.ordered.store import OrderedStore
 from dueq.storage.port import Pressure
+from dueq.storage.port import StoreFailed as Refused
 from dueq_chaos.sim.environment.engine import ForgetfulEngine
 
 
@@ -73,6 +76,40 @@ def test_orders_that_wait_are_committed_together_and_answered_once(disk: Disk) -
     said = [event for event in disk.wait_for(Persisted) if isinstance(event, Persisted)]
     writer.stop(5)
     assert [event.token for event in said] == [5]
+
+
+def test_one_commit_has_so_many_orders_and_the_next_one_has_the_others(disk: Disk) -> None:
+    """The last of a heap of orders is not what the first one waits for."""
+    writer = Writer(disk.store, disk.inbox)
+    for token in range(1, 301):
+        writer.order(Persist(token, []))
+    writer.start()
+    said: list[Event] = []
+    while not said or said[-1].token < 300:  # type: ignore[attr-defined]
+        said += [event for event in disk.wait_for(Persisted) if isinstance(event, Persisted)]
+    writer.stop(5)
+    assert [event.token for event in said] == [256, 300]  # type: ignore[attr-defined]
+
+
+def test_a_commit_is_under_way_until_it_is_said_to_be_done(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle broker whose last commit seemed to go on would end, as with a disk that hangs."""
+    commit, seen = disk.store.commit, []
+    writer = Writer(disk.store, disk.inbox)
+
+    def committed(writes: Sequence[StoreWrite]) -> None:
+        seen.append(writer.under_way)
+        commit(writes)
+
+    monkeypatch.setattr(disk.store, "commit", committed)
+    writer.start()
+    for token in (1, 2):
+        writer.order(Persist(token, []))
+        disk.wait_for(Persisted)
+        assert writer.under_way == 0
+    writer.stop(5)
+    assert seen == [1, 2]
 
 
 def test_a_failed_write_is_said_once_and_nothing_is_written_after_it(disk: Disk) -> None:
@@ -220,6 +257,31 @@ def test_a_thread_that_ends_by_a_bug_ends_the_broker(disk: Disk, worker: str) ->
     assert worker in failed.reason
     # The thread's last words belong to this test.
     assert broken.stop(5)
+
+
+def test_a_disk_that_cannot_be_looked_at_is_told_by_its_reason(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressure() -> Pressure:
+        raise OSError(errno.EIO, "Input/output error", "/data/b1")
+
+    monkeypatch.setattr(disk.store, "pressure", pressure)
+    writer = Writer(disk.store, disk.inbox)
+    writer.start()
+    assert disk.wait_for(StoreFailed) == [StoreFailed("[Errno 5] Input/output error: '/data/b1'")]
+    assert writer.stop(5)
+
+
+def test_a_read_that_fails_ends_the_broker_and_says_why(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(request: StoreRead) -> None:
+        raise Refused("a sector cannot be read")
+
+    monkeypatch.setattr(disk.store, "read", read)
+    reader = Reader(disk.store, disk.inbox)
+    reader.start()
+    reader.order(ReadLog(1, 1, 1, 1000))
+    assert disk.wait_for(StoreFailed) == [StoreFailed("a sector cannot be read")]
+    assert reader.stop(5)
 
 
 def test_a_reader_that_is_told_to_stop_says_nothing(disk: Disk) -> None:
