@@ -41,3 +41,25 @@ def test_what_is_reclaimed_is_not_handed_out_any_more() -> None:
     assert inbox.reclaim([first, second]) == [second]
     assert inbox.take(9, 0) == []
     assert inbox.take_lost() == []
+
+
+def test_what_is_handed_out_has_a_lease_that_is_not_over() -> None:
+    """The session machine may not have had its turn since."""
+    stage = Stage()
+    attached(stage)
+    inbox = Inbox(lambda: None)
+    first, second = delivered(stage, "a", b"x", b"y")
+    second.deadline_us = first.deadline_us + 1
+    inbox.deliver([first, second])
+    assert inbox.take(9, first.deadline_us) == [second]
+    assert not first.handed
+
+
+def test_what_is_lost_does_not_go_back_when_it_is_closed() -> None:
+    stage = Stage()
+    attached(stage)
+    inbox = Inbox(lambda: None)
+    first, second = delivered(stage, "a", b"x", b"y")
+    inbox.deliver([first, second])
+    first.lost = True
+    assert inbox.close() == [second]

@@ -1,4 +1,4 @@
-"""Sockets of a client that cannot be had."""
+"""Sockets of a client that cannot be had, or that bring too much."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 import zmq
 
-from dueq.client.core.ports.events import LinkLost
+from dueq.client.core.ports.effects import Send
+from dueq.client.core.ports.events import Event, LinkLost, LinkReady
 from dueq.client.sockets import Sockets
+from dueq.limits import FRAME_BYTES_MAX
+from dueq_codecs.messages import MetadataRequest
 
 
 @pytest.fixture
@@ -34,6 +37,30 @@ def test_a_socket_that_cannot_be_made_is_a_lost_link(wake_fd: int, room: int) ->
         assert isinstance(lost, LinkLost)
         assert (lost.link, woken) == (7, False)
         assert "Too many open files" in lost.reason
+        sockets.close(7)
+    context.destroy(0)
+
+
+def test_a_frame_over_the_limit_costs_its_link(wake_fd: int) -> None:
+    """Whatever answers at an endpoint fills no memory."""
+    context: zmq.Context[Any] = zmq.Context()
+    sockets = Sockets(context, wake_fd)
+
+    def until(kind: type[Event]) -> None:
+        for _ in range(60):
+            if any(isinstance(event, kind) for event in sockets.wait(1000)[0]):
+                return
+        raise AssertionError(f"no {kind.__name__}")
+
+    with context.socket(zmq.ROUTER) as router:
+        router.setsockopt(zmq.LINGER, 0)
+        router.bind("tcp://127.0.0.1:0")
+        sockets.open(7, router.getsockopt_string(zmq.LAST_ENDPOINT))
+        until(LinkReady)
+        sockets.send(Send(7, MetadataRequest(1)))
+        identity = router.recv_multipart()[0]
+        router.send_multipart([identity, bytes(FRAME_BYTES_MAX + 1)])
+        until(LinkLost)
         sockets.close(7)
     context.destroy(0)
 

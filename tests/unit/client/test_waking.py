@@ -56,3 +56,10 @@ def test_what_somebody_waits_for_wakes_it_at_once(runtime: Counting) -> None:
     runtime._sleep_ms()
     runtime.submit(ACK)
     assert runtime.woken == 1
+
+
+def test_what_is_submitted_before_the_thread_sleeps_keeps_it_awake(runtime: Counting) -> None:
+    """Nobody wakes a thread that does not sleep: it looks itself, once it has said that it will."""
+    runtime.submit(ACK)
+    assert runtime.woken == 0
+    assert runtime._sleep_ms() == 0

@@ -165,6 +165,23 @@ def test_a_registration_that_may_not_be_replaced_is_an_error() -> None:
         answered(register(Occupied(), LAYOUT, REGISTRATION))
 
 
+class OwnNode(Occupied):
+    """ZooKeeper with our own registration, made in some session."""
+
+    def __init__(self, session: int) -> None:
+        self._session = session
+
+    def get_async(self, path: str) -> Any:
+        return encode_registration(REGISTRATION), ZnodeStat(0, 0, 0, 0, 0, 0, 0, self._session, 0, 0, 0)
+
+
+def test_the_own_registration_counts_if_it_is_of_the_present_session() -> None:
+    """The answer to a create may be lost. But what an earlier session has made goes with that session."""
+    assert answered(register(OwnNode(7), LAYOUT, REGISTRATION)) == LAYOUT.broker("b1")
+    with pytest.raises(NoAuthError):  # it is to be replaced, which is refused here
+        answered(register(OwnNode(6), LAYOUT, REGISTRATION))
+
+
 class Fenced:
     """ZooKeeper in which a broker may create nodes below `/shared/dueq` only, or nowhere.
 
