@@ -107,7 +107,7 @@ def test_a_folder_has_one_broker(data: Path, broker: Process) -> None:
 
 
 def test_a_broker_that_may_open_no_more_files_goes_on(broker: Process) -> None:
-    """Many clients take the files that there are. What the broker loads or begins late would then be its end."""
+    """Clients may take all files that there are. Until its store needs one, a broker needs none."""
     with Client(broker.line("broker.started")["endpoint"]) as client:
         client.create_topic("t", partitions=1, replicas=1)
         files = len(os.listdir(f"/proc/{broker.process.pid}/fd"))
