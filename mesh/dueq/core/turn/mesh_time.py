@@ -282,14 +282,10 @@ class MeshTime:
         return 1 + sum(peer.fresh for peer in self._peers.values())
 
     def _beyond(self, now: Now) -> int:
-        """Number of peers beyond the limit on one side (the side with more)."""
-        base_us = now.wall_us - now.mono_us
-        ahead = behind = 0
-        for peer in self._peers.values():
-            if peer.best is not None:
-                offset_us = peer.best[1] - base_us
-                ahead += offset_us > self._max_offset_us
-                behind += offset_us < -self._max_offset_us
+        """Number of peers that are proved to be beyond the limit on one side (the side with more)."""
+        known = _clocks(self._peers, now.wall_us - now.mono_us)
+        ahead = sum(offset - trip // 2 > self._max_offset_us for offset, trip in known)
+        behind = sum(offset + trip // 2 < -self._max_offset_us for offset, trip in known)
         return max(ahead, behind)
 
     def _judge(self, now: Now) -> None:

@@ -430,3 +430,25 @@ def test_a_clock_that_has_come_back_is_acquitted() -> None:
     now = verdicts(clock, {"b2": 0, "b3": 1}, 1, 90_000)
     assert not clock.excess(now)
     assert clock.alarm(now) == ""
+
+
+def test_a_clock_is_not_convicted_of_what_slow_answers_may_have_made() -> None:
+    clock = settled()
+    for turn in range(5):
+        now = at(turn * 1000)
+        for peer in ("b2", "b3"):
+            measure(clock, peer, 0, now, trip_us=700_000, there_us=500)
+        clock.turn(now)
+    assert clock.offset_us("b2") == -349_500
+    assert not clock.excess(now)
+    assert clock.alarm(now) == ""
+
+
+def test_a_clock_is_convicted_of_what_no_slow_answer_can_have_made() -> None:
+    clock = settled()
+    for turn in range(3):
+        now = at(turn * 1000)
+        for peer in ("b2", "b3"):
+            measure(clock, peer, -251, now, trip_us=700_000, there_us=0)
+        clock.turn(now)
+    assert clock.excess(now)
