@@ -27,7 +27,7 @@ class Heads:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http" or scope["method"] != "HEAD" or not _is_read(scope["path"]):
+        if scope["type"] != "http" or scope["method"] != "HEAD" or not is_read(scope["path"]):
             await self._app(scope, receive, send)
             return
 
@@ -39,7 +39,8 @@ class Heads:
         await self._app({**scope, "method": "GET"}, receive, headed)
 
 
-def _is_read(path: str) -> bool:
+def is_read(path: str) -> bool:
+    """Return whether a GET of this path, if there is one, has a HEAD beside it."""
     if path == _LIVE or ENDLESS.fullmatch(path) is not None:
         return False
     return path in _PAGES or path.startswith(_PATHS)

@@ -18,12 +18,15 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match, Mount
 
 from dueq import errors, limits
 from dueq.errors import Busy, DueqError, InvalidRequest, KeyTaken, PartialFailure, VersionDiffers
+from dueq.gateway.heads import is_read
 from dueq.gateway.logs import log
 
 MEDIA_TYPE: Final = "application/problem+json"
+_METHODS: Final = ("DELETE", "GET", "PATCH", "POST", "PUT")
 _VALUE_MAX: Final = 200
 
 _STATUS: Final[dict[type[DueqError], int]] = {
@@ -209,9 +212,25 @@ async def _on_http(request: Request, error: Exception) -> Response:
         document = of_status(404, f"there is nothing at {request.url.path}", request.url.path)
     elif error.status_code == 405:
         document = of_status(405, f"{request.method} is not for {request.url.path}", request.method)
+        return response(document, {**(error.headers or {}), **_allowed(request)})
     else:
         document = of_status(error.status_code, error.detail)
     return response(document, error.headers)
+
+
+def _allowed(request: Request) -> dict[str, str]:
+    """All methods of a path: each route knows its own ones only, and several may share a path."""
+    path = request.scope["path"]
+    found = set()
+    for method in _METHODS:
+        asked = {"type": "http", "method": method, "path": path, "headers": []}
+        # Folders of files say themselves what is allowed there.
+        routes = (route for route in request.app.router.routes if not isinstance(route, Mount))
+        if any(route.matches(dict(asked))[0] is Match.FULL for route in routes):
+            found.add(method)
+    if "GET" in found and is_read(path):
+        found.add("HEAD")
+    return {"allow": ", ".join(sorted(found))} if found else {}
 
 
 async def _on_validation(request: Request, error: Exception) -> Response:

@@ -79,3 +79,22 @@ def test_a_line_break_in_a_name_leads_to_it() -> None:
     """To a route that looks for the mesh, which there is not."""
     with pytest.raises(AttributeError):
         answered("GET", "/v1/topics/t/keys/a\n")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/v1/topics", "GET, HEAD, POST"),
+        ("PUT", "/v1/topics/t", "DELETE, GET, HEAD, PATCH"),
+        ("OPTIONS", "/v1/topics/t/stream", "GET"),
+        ("HEAD", "/v1/topics/t/stream", "GET"),
+        ("GET", "/v1/topics/t/receive", "POST"),
+        ("POST", "/healthz", "GET, HEAD"),
+        ("PUT", "/dashboard/files/app.js", "GET, HEAD"),
+        ("PUT", "/v2/projects/p/locations/here/queues/q", "DELETE, GET, PATCH"),
+    ],
+)
+def test_a_method_that_is_not_for_a_path_is_told_all_that_are(method: str, path: str, allowed: str) -> None:
+    """It was told those of the first route of that path only."""
+    answer = answered(method, path)
+    assert (answer["status"], dict(answer["headers"])[b"allow"].decode()) == (405, allowed)
