@@ -247,3 +247,22 @@ def test_a_gateway_that_is_read_only_shows_all_and_changes_nothing(
         )
     finally:
         child.stop(10)
+
+
+def test_a_pause_that_has_ended_by_itself_is_no_pause(gateway: Caller, http_topic: str) -> None:
+    """Its topic was said to be paused until somebody resumed it, and nobody heard that it lacked consumers."""
+    name = http_topic.rpartition("/")[2]
+    url = "https://receiver.example/hook"
+    assert gateway("PUT", f"/v1/endpoints/{name}", {"topic": name, "url": url})[0] == 200
+    began = gateway("POST", f"{http_topic}/pause", {"until": "2020-01-01T00:00:00Z"})[1]
+    listed = next(each for each in gateway("GET", "/v1/topics")[1]["topics"] if each["name"] == name)
+    [endpoint] = [each for each in gateway("GET", "/v1/endpoints")[1]["endpoints"] if each["name"] == name]
+    for seen in (
+        began, listed, endpoint, gateway("GET", http_topic)[1], gateway("GET", f"/v1/endpoints/{name}")[1],
+    ):  # fmt: skip
+        assert (seen["paused"], seen["paused_until"]) == (False, None)
+    with views(gateway.address, f"/dashboard/live?topic={name}") as told:
+        view = next(each for each in told if each["topic"])
+    assert not view["topic"]["paused"]
+    assert not [each for each in view["alarms"]["shown"] if each["key"] == f"paused {name}"]
+    assert gateway("DELETE", f"/v1/endpoints/{name}")[0] == 204

@@ -53,7 +53,8 @@ class TopicInfo:
         payload_bytes_max: the longest payload.
         horizon: how far ahead a message may be due; None: no cap.
         paused: messages are taken, and none is delivered.
-        paused_until: when the pause ends by itself; None: not before the topic is resumed.
+        paused_until: when the pause ends by itself, after which `paused` stays as it was set; None: not before the
+            topic is resumed.
         settings_version: grows with each change of the topic; 0: as it was created.
         rate, burst: the most messages that are delivered in a second, and at once; 0: no limit.
         max_attempts, backoff, expired, dead_retention: how messages end, as in `update_topic`; no back-off: None.

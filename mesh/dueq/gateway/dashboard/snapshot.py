@@ -15,6 +15,7 @@ from dueq.client import calls, summaries
 from dueq.client.statistics import StatisticsRow
 from dueq.client.summaries import MeshSummary, ReplicaCounts, TopicCounts
 from dueq.errors import DueqError
+from dueq.gateway import pauses
 from dueq.gateway.catalogue import Catalogue
 from dueq.gateway.service import Service
 
@@ -157,7 +158,7 @@ async def look(
     sight.next_minute = found.next_minute
     sight.waited = not all(broker["alive"] for broker in found.brokers.values())
     sight.statistics, sight.seen_ms, sight.unseen = part.rows, at_ms, found.left_out
-    sight.topics = {info.name: _topic(info, found) for info in catalogue.infos}
+    sight.topics = {info.name: _topic(pauses.as_of(at_ms, info), found) for info in catalogue.infos}
     known = [name for name in watched if name in sight.topics]
     details = asyncio.gather(*(_look_into(sight.topics[name], service, patience_s) for name in known))
     sight.forecasts = await _forecasts(service, sight, wanted, patience_s)

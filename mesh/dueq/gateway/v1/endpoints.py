@@ -11,7 +11,7 @@ from dueq import EndpointInfo
 from dueq.client import endpoints
 from dueq.client.endpoints import DEFAULT_IN_FLIGHT, DEFAULT_TIMEOUT_S, GRACE_S, Made
 from dueq.errors import DueqError
-from dueq.gateway import instants
+from dueq.gateway import instants, pauses
 from dueq.gateway.access import TheService, TheWebhooks
 from dueq.gateway.bodies import JsonRoute
 from dueq.gateway.gone import unless_gone
@@ -164,13 +164,15 @@ async def put(
 
 @router.get("", summary="List the endpoints, by name")
 async def listed(service: TheService) -> EndpointList:
-    return EndpointList(endpoints=[answer(info) for info in await service.client.endpoints()])
+    now_ms = await service.now_us() // 1000
+    found = await service.client.endpoints()
+    return EndpointList(endpoints=[answer(pauses.as_of(now_ms, info)) for info in found])
 
 
 @router.get("/{name}", summary="Show an endpoint, and what this gateway did for it")
 async def shown(name: Name, service: TheService, webhooks: TheWebhooks, response: Response) -> Endpoint:
     """The ETag is its name and version."""
-    found = tagged(answer(await service.client.endpoint(name)), response)
+    found = tagged(await _as_it_is(service, name), response)
     counters = webhooks.counters(name)
     found.here = None if counters is None else _here(counters)
     return found
@@ -191,14 +193,14 @@ async def paused(name: Name, service: TheService, asked: Pause | None = None) ->
     else:
         until = instants.instant_ms(asked.until, await service.now_us(), "body.until")
         await service.client.pause_endpoint(name, until)
-    return answer(await service.client.endpoint(name))
+    return await _as_it_is(service, name)
 
 
 @router.post("/{name}/resume", summary="End the pause, and use it again if it was disabled")
 async def resumed(name: Name, service: TheService, webhooks: TheWebhooks) -> Endpoint:
     await service.client.resume_endpoint(name)
     webhooks.look()
-    return answer(await service.client.endpoint(name))
+    return await _as_it_is(service, name)
 
 
 @router.post("/{name}/rotate", summary="Sign with a new secret, and for a while with the present ones too")
@@ -227,7 +229,7 @@ async def _changed(service: Service, made: Made) -> Endpoint:
     A secret is told now or never.
     """
     try:
-        return answer(await service.client.endpoint(made.info.name), made.secret)
+        return await _as_it_is(service, made.info.name, made.secret)
     except DueqError:
         return answer(made.info, made.secret).model_copy(update={"sealed": None})
 
@@ -236,6 +238,11 @@ def tagged(found: Endpoint, response: Response) -> Endpoint:
     """Give a response the ETag of the endpoint that it shows."""
     response.headers["etag"] = f'"{found.name}.{found.version}"'
     return found
+
+
+async def _as_it_is(service: Service, name: str, made: str = "") -> Endpoint:
+    info = await service.client.endpoint(name)
+    return answer(pauses.as_of(await service.now_us() // 1000, info), made)
 
 
 def answer(info: EndpointInfo, made: str = "") -> Endpoint:

@@ -8,10 +8,11 @@ from fastapi import APIRouter, Depends, Header, Query, Response, status
 from pydantic import Field
 
 from dueq import Backoff, TopicInfo
-from dueq.gateway import instants
+from dueq.gateway import instants, pauses
 from dueq.gateway.access import TheService
 from dueq.gateway.bodies import JsonRoute
 from dueq.gateway.problems import Unfit
+from dueq.gateway.service import Service
 from dueq.gateway.v1.model import Answer, Asked, Count, Cursor, Duration, Instant, Said, Topic
 from dueq.gateway.v1.preconditions import version_seen
 from dueq_codecs.backoff import DOUBLINGS_MAX, FACTOR_MAX
@@ -171,13 +172,14 @@ async def create(asked: NewTopic, service: TheService, response: Response) -> To
         **_settings(asked),
     )  # fmt: skip
     response.headers["location"] = f"/v1/topics/{asked.name}"
-    return answer(await service.client.describe(asked.name))
+    return await _described(service, asked.name)
 
 
 @router.get("", summary="List the topics, by name")
 async def listed(service: TheService, limit: Count = 1000, cursor: Cursor = "") -> TopicList:
     found = [info for info in await service.client.topics() if info.name > cursor]
-    shown = [answer(info, placement=False) for info in found[:limit]]
+    now_ms = await service.now_us() // 1000
+    shown = [answer(pauses.as_of(now_ms, info), placement=False) for info in found[:limit]]
     return TopicList(topics=shown, cursor=shown[-1].name if len(found) > limit else None)
 
 
@@ -198,7 +200,7 @@ async def _seen(
 @router.get("/{topic}", summary="Show a topic, with counts")
 async def described(topic: Topic, service: TheService, response: Response) -> TopicAnswer:
     """The ETag is its name and the version of its settings."""
-    return _tagged(answer(await service.client.describe(topic)), response)
+    return _tagged(await _described(service, topic), response)
 
 
 @router.patch("/{topic}", summary="Change a topic")
@@ -213,7 +215,7 @@ async def changed(
     await service.client.update_topic(
         topic, partitions=asked.partitions, if_version=version, **_settings(asked)
     )
-    return _tagged(answer(await service.client.describe(topic)), response)
+    return _tagged(await _described(service, topic), response)
 
 
 @router.delete("/{topic}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a topic and its messages")
@@ -228,13 +230,13 @@ async def paused(topic: Topic, service: TheService, asked: Pause | None = None) 
     else:
         until = instants.instant_ms(asked.until, await service.now_us(), "body.until")
         await service.client.pause(topic, until)
-    return answer(await service.client.describe(topic))
+    return await _described(service, topic)
 
 
 @router.post("/{topic}/resume", summary="End a pause")
 async def resumed(topic: Topic, service: TheService) -> TopicAnswer:
     await service.client.resume(topic)
-    return answer(await service.client.describe(topic))
+    return await _described(service, topic)
 
 
 class Second(Answer):
@@ -270,6 +272,11 @@ async def forecast(
         raise Unfit(f"query.step is a whole number of seconds, not {step!r:.80}", step, 1, "query.step")
     counts = await service.forecast(topic, begin, end, step_ms)
     return Forecast(seconds=[Second(at=instants.text(at), messages=count) for at, count in counts])
+
+
+async def _described(service: Service, topic: str) -> TopicAnswer:
+    info = await service.client.describe(topic)
+    return answer(pauses.as_of(await service.now_us() // 1000, info))
 
 
 def _tagged(found: TopicAnswer, response: Response) -> TopicAnswer:
