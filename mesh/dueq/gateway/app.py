@@ -114,8 +114,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with connect() as client:
             service = app.state.service = Service(client)
-            feed = app.state.feed = Feed(service)
             webhooks = app.state.webhooks = Webhooks(client, keys)
+            feed = app.state.feed = Feed(service, webhooks.failing)
             tasks = Dispatcher(service, issuer)
             # One of each: endpoints and queues share the connections that a gateway may have.
             sender, room = Sender(Addresses(networks)), Room(limits.WEBHOOK_CONNECTIONS_MAX)

@@ -24,6 +24,9 @@ _LEADERLESS_AFTER_MS: Final = 1500
 _LATE_AFTER_MS: Final = 3000
 """A message that waits for less is on its way."""
 _BEHIND_AFTER_MS: Final = 10_000
+_FAILING_AFTER_MS: Final = 10_000
+"""A receiver that fails now and then has taken something meanwhile."""
+_REASON_MAX: Final = 120
 _LATE_MS: Final = 1000.0
 _GROWING_MS: Final = 600_000
 """For how long dead messages that came are a warning."""
@@ -90,7 +93,8 @@ class Alarms:
                 self._dead.pop(name, None)
                 continue
             grown = self._grown(name, topic.dead, sight.at_ms)
-            yield from _of_topic(name, topic, delivered[name], grown, name in disabled)
+            failing = sight.failing.get(name)
+            yield from _of_topic(name, topic, delivered[name], grown, name in disabled, failing)
         late = history.lateness()
         if late.count and (late.most_ms is None or late.most_ms > _LATE_MS):
             yield Alarm(
@@ -131,6 +135,22 @@ def _disabled(topic: TopicSight, endpoint: str, why: str) -> Alarm:
         "Mend its receiver, or give it another URL; then resume the endpoint: what is due is sent at once.",
         info.name,
         weight=waiting,
+    )
+
+
+def _failing(topic: TopicSight, endpoint: str, why: str) -> Alarm:
+    """The gateway is the consumer that has as much as it may: more of them would not help."""
+    name, waiting = topic.info.name, topic.ready
+    held = f" {_count(waiting, 'message is', 'messages are')} due and {'waits' if waiting == 1 else 'wait'}."
+    reason = " ".join(why.split())[:_REASON_MAX].rstrip(" .")
+    return Alarm(
+        f"failing {name}",
+        "bad" if waiting else "warn",
+        f"The receiver of the endpoint {endpoint} of {name} fails: {reason}.{held if waiting else ''}",
+        "Mend it, or give the endpoint another URL: what has failed is sent again by the topic's back-off.",
+        name,
+        weight=waiting,
+        after_ms=_FAILING_AFTER_MS,
     )
 
 
@@ -257,7 +277,12 @@ def _sized(value: object) -> dict[str, object]:
 
 
 def _of_topic(
-    name: str, topic: TopicSight, delivered: int, grown: tuple[int, int], disabled: bool
+    name: str,
+    topic: TopicSight,
+    delivered: int,
+    grown: tuple[int, int],
+    disabled: bool,
+    failing: tuple[str, str] | None,
 ) -> Iterator[Alarm]:
     info = topic.info
     if topic.leaderless:
@@ -289,6 +314,8 @@ def _of_topic(
             weight=topic.ready,
             until_ms=instants.ms_of(info.paused_until) if info.paused_until else None,
         )
+    elif failing is not None and topic.total > topic.dead:
+        yield _failing(topic, *failing)
     else:
         yield from _of_consumers(name, topic, delivered)
     if topic.dead:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -39,14 +39,18 @@ _RETRY_S: Final = 5.0
 class Feed:
     """Looks at the mesh while anybody watches.
 
+    Args:
+        service: the gateway's access to it.
+        failing: tells by topic of endpoints whose receivers fail this gateway: (name, reason).
+
     Attributes:
         state: of the last look; None: there was none.
         shown: what it has made of the views of open pages.
         acts: what was done by the dashboard of this gateway, the latest last.
     """
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, service: Service, failing: Callable[[], dict[str, tuple[str, str]]] = dict) -> None:
+        self._service, self._failing = service, failing
         self._history, self._alarms, self._catalogue = History(), Alarms(), Catalogue()
         self._counting = Counting(service)
         self._watching = 0
@@ -155,6 +159,7 @@ class Feed:
             sight = await look(self._service, number, self._catalogue, watched, wanted, patience_s)
         except DueqError as error:
             return _blind(before, number, str(error), self._now_ms(before))
+        sight.failing = self._failing()
         self._forecasts |= sight.forecasts
         sight.forecasts = self._counting.improved(self._forecasts, sight.at_ms)
         self._history.take(sight.at_ms, sight.statistics)

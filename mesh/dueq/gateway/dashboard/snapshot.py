@@ -97,6 +97,7 @@ class Sight:
         topics: by name, sorted.
         next_minute: messages due in each second of the next minute.
         disabled: (topic, name, reason) of endpoints that are disabled.
+        failing: by topic, (name, reason) of endpoints whose receivers fail this gateway.
         statistics: the brokers' counts of the present hour.
         forecasts: by topic and seconds ahead, where they were asked for.
         fault: why nothing was seen; the rest is then of the look before.
@@ -113,6 +114,7 @@ class Sight:
     topics: dict[str, TopicSight] = field(default_factory=dict)
     next_minute: list[int] = field(default_factory=list)
     disabled: list[tuple[str, str, str]] = field(default_factory=list)
+    failing: dict[str, tuple[str, str]] = field(default_factory=dict)
     statistics: list[StatisticsRow] = field(default_factory=list)
     forecasts: dict[Wanted, Ahead] = field(default_factory=dict)
     fault: str = ""

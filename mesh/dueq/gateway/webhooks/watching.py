@@ -92,6 +92,15 @@ class Webhooks:
         """Return the counts of an endpoint here; None: nothing was done yet."""
         return self._counters.get(name)
 
+    def failing(self) -> dict[str, tuple[str, str]]:
+        """Return endpoints whose receivers have failed since they last took something: (name, why) by topic."""
+        served = ((each.endpoint, self._counters.get(name)) for name, each in self._workers.items())
+        return {
+            endpoint.topic: (endpoint.name, found.last_failure)
+            for endpoint, found in served
+            if found is not None and found.last_failure_ms > found.last_success_ms
+        }
+
     async def test(self, name: str) -> Answer:
         """Send a request that is no message's to an endpoint, whether it is in use or not; return the answer.
 

@@ -156,3 +156,23 @@ def test_a_page_shows_so_many_and_says_how_many_more() -> None:
     some, more = shown(found)
     assert (len(some), more) == (limits.DASHBOARD_ROWS_MAX, 7)
     assert [alarm.topic for alarm in shown(found, "t3")[0]] == ["t3"]
+
+
+def test_a_receiver_that_fails_is_said_and_not_that_more_consumers_would_help() -> None:
+    full = topic(ready=5, leased=64, consumers=[{**SESSION, "leased": 10}])
+    look = replace(sight(full), failing={"mail": ("hook", "HTTP 500:\n  boom")})
+    assert said(look) == []  # it may take the next one
+    assert said(look, look) == [
+        ("bad", "The receiver of the endpoint hook of mail fails: HTTP 500: boom. 5 messages are due and wait.")
+    ]
+    later = replace(sight(topic(scheduled=1)), failing={"mail": ("hook", "no answer within 2 s")})
+    assert said(later, later) == [
+        ("warn", "The receiver of the endpoint hook of mail fails: no answer within 2 s.")
+    ]
+    well = replace(look, failing={})
+    assert [alarm.key for alarm in after(look, well, well)] == ["late mail"]
+
+
+def test_a_receiver_that_has_failed_is_no_trouble_once_nothing_is_to_be_sent() -> None:
+    look = replace(sight(topic(dead=1)), failing={"mail": ("hook", "HTTP 500")})
+    assert [alarm.key for alarm in after(look, look)] == ["dead mail"]

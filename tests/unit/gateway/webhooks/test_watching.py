@@ -234,6 +234,23 @@ def test_sealed_endpoints_are_served_by_who_has_the_key_and_others_say_so() -> N
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
+def test_a_receiver_fails_until_it_takes_something() -> None:
+    async def story() -> None:
+        mesh = Mesh([stored("a"), stored("b")])
+        webhooks = Webhooks(mesh)  # type: ignore[arg-type]
+        begin(webhooks)
+        await mesh.opened.get(), await mesh.opened.get()
+        counters = webhooks.counters("of-a")
+        assert counters is not None and webhooks.failing() == {}
+        counters.last_failure_ms, counters.last_failure = 7, "HTTP 500"
+        assert webhooks.failing() == {"a": ("of-a", "HTTP 500")}
+        counters.last_success_ms = 8
+        assert webhooks.failing() == {}
+        await webhooks.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
 def test_errors_end_nothing() -> None:
     async def story() -> None:
         mesh = Mesh(
