@@ -124,6 +124,16 @@ def test_an_endpoint_is_tested_and_its_failure_is_said(tab: Tab, client: Client)
     client.delete_endpoint("billing")
 
 
+def test_a_long_url_leaves_room_for_what_fails(tab: Tab, client: Client) -> None:
+    client.create_topic("bills-far-away", replicas=3)
+    client.set_endpoint("far-away", "bills-far-away", "http://127.0.0.1:9/" + "hook/" * 150)
+    tab.go("/topic?topic=bills-far-away")
+    tab.says("http://127.0.0.1:9/hook", "td")
+    ends = "return arguments[0].getBoundingClientRect().right"
+    assert tab.driver.execute_script(ends, tab.button("Reload")) <= 1440
+    client.delete_topic("bills-far-away")
+
+
 def test_a_recurrence_is_triggered(tab: Tab, mail: str, client: Client) -> None:
     tab.go(f"/topic?topic={mail}")
     tab.press("Trigger")

@@ -263,12 +263,12 @@ const LISTS = [
     },
     columns: (topic, again) => [
       { title: "Endpoint", heads: true, cell: (row) => row.name },
-      { title: "To", cell: (row) => row.url },
-      { title: "State", cell: (row) => (row.disabled ? { text: `disabled: ${row.disabled}`, pill: "bad" } : row.paused ? { text: "paused", pill: "warn" } : { text: "in use", pill: "well" }) },
+      { title: "To", cell: (row) => ({ key: row.url, node: h("span", { class: "wraps" }, row.url) }) },
+      { title: "State", cell: (row) => (row.disabled ? { text: `disabled: ${row.disabled}`, pill: "bad wraps" } : row.paused ? { text: "paused", pill: "warn" } : { text: "in use", pill: "well" }) },
       { title: "Sent from here", number: true, cell: (row) => (row.here ? number(row.here.delivered) : null) },
       { title: "Failed from here", number: true, cell: (row) => (row.here?.failed ? { text: number(row.here.failed), pill: "warn" } : row.here ? "0" : null) },
       { title: "Last failure", cell: (row) => (row.here?.last_failure ? { key: row.here.last_failure,
-        node: h("span", {}, timeElement(Date.parse(row.here.last_failure)), " ", row.here.last_error.slice(0, 200)) } : null) },
+        node: h("span", { class: "wraps" }, timeElement(Date.parse(row.here.last_failure)), " ", row.here.last_error.slice(0, 200)) } : null) },
       { title: "Acts", cell: (row) => {
         const verb = row.paused || row.disabled ? "resume" : "pause";
         return buttons(
