@@ -245,3 +245,22 @@ def test_a_broken_chunk_changes_nothing(gateway: Caller, http_topic: str, chunks
         answer = found.recv(65_536)
     assert not answer or answer.startswith(b"HTTP/1.1 400 ")
     assert gateway("GET", f"{http_topic}/messages")[1]["messages"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "where"),
+    [
+        ("messages", {"payload": 5}, "body.payload"),
+        ("messages", {"payload": "x", "due": True}, "body.due"),
+        ("messages", {"payload": "x", "headers": {"int": 1}}, "body.headers.int"),
+        ("messages", [{"payload": "x"}, {"payload": "x", "delay": []}], "body.1.delay"),
+        ("receive", {"wait": True}, "body.wait"),
+        ("nack", {"messages": [{"id": ID, "token": 7}]}, "body.messages.0.token"),
+    ],
+)
+def test_a_problem_says_the_place_in_the_request(
+    gateway: Caller, http_topic: str, path: str, body: Any, where: str
+) -> None:
+    status, problem = gateway("POST", f"{http_topic}/{path}", body)
+    assert (status, problem["where"]) == (422, where)
+    assert problem["detail"].startswith(f"{where}: ")

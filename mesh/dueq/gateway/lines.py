@@ -169,7 +169,7 @@ class Loading:
                 raise Refusal(413, f"line {number} is longer than {most} bytes", len(text), most)
             return _Line(number, self._read(bodies.parsed(text), now_us, text))
         except ValidationError as error:
-            return _Line(number, None, problems.of_validation(error.errors()))
+            return _Line(number, None, problems.of_validation(error.errors(), "line"))
         except HTTPException as error:
             return _Line(number, None, problems.of_status(error.status_code, error.detail))
         except DueqError as error:

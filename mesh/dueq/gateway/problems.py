@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -155,9 +156,14 @@ def of_error(error: DueqError) -> Document:
     return document
 
 
-def of_validation(found: Iterable[Mapping[str, Any]]) -> Document:
-    """Return the problem of values that do not fit the model of a request."""
-    said = [_said(each) for each in found]
+def of_validation(found: Iterable[Mapping[str, Any]], inside: str = "") -> Document:
+    """Return the problem of values that do not fit the model of a request.
+
+    Args:
+        found: what is wrong with them.
+        inside: the place in the request that places are told from.
+    """
+    said = [_said(place, each) for place, each in _placed(found, inside)]
     first = said[0]
     detail = "; ".join(f"{each['where']}: {each['detail']}" for each in said[:8])
     document = _document("InvalidRequest", _first_line(InvalidRequest), 422, detail, False)
@@ -240,7 +246,7 @@ async def _on_validation(request: Request, error: Exception) -> Response:
 
 async def _on_model(request: Request, error: Exception) -> Response:
     assert isinstance(error, ValidationError)
-    return response(of_validation(error.errors()))
+    return response(of_validation(error.errors(), "body"))
 
 
 async def _on_gone(request: Request, error: Exception) -> Response:
@@ -280,13 +286,24 @@ def _known(**fields: object) -> Document:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _said(found: Mapping[str, Any]) -> Document:
-    where = ".".join(str(part) for part in found["loc"]) or "body"
+def _placed(
+    found: Iterable[Mapping[str, Any]], inside: str
+) -> Iterator[tuple[tuple[Any, ...], Mapping[str, Any]]]:
+    """Faults with their places. A value of several kinds has a fault of each, at a place that ends in the kind."""
+    faults = [((inside, *each["loc"]) if inside else tuple(each["loc"]), each) for each in found]
+    kinds = Counter(place[:-1] for place, _ in faults if place and place[-1] in _KINDS)
+    for place, each in faults:
+        yield (place[:-1] if kinds[place[:-1]] > 1 and place[-1] in _KINDS else place), each
+
+
+def _said(place: tuple[Any, ...], found: Mapping[str, Any]) -> Document:
+    where = ".".join(str(part) for part in place) or "body"
     context = found.get("ctx") or {}
     limit = next((context[name] for name in _LIMITS if name in context), None)
     return {"where": where, "detail": found["msg"]} | _known(value=_short(found.get("input")), limit=limit)
 
 
+_KINDS: Final = ("int", "float", "str", "list[str]")
 _LIMITS: Final = ("le", "ge", "lt", "gt", "max_length", "min_length", "expected", "pattern")
 
 
