@@ -24,8 +24,6 @@ _LEADERLESS_AFTER_MS: Final = 1500
 _LATE_AFTER_MS: Final = 3000
 """A message that waits for less is on its way."""
 _BEHIND_AFTER_MS: Final = 10_000
-_FAILING_AFTER_MS: Final = 10_000
-"""A receiver that fails now and then has taken something meanwhile."""
 _REASON_MAX: Final = 120
 _LATE_MS: Final = 1000.0
 _GROWING_MS: Final = 600_000
@@ -127,7 +125,8 @@ class Alarms:
 
 def _disabled(topic: TopicSight, endpoint: str, why: str) -> Alarm:
     info, waiting = topic.info, topic.ready
-    held = f"{_count(waiting, 'message of', 'messages of')} {info.name} {'is' if waiting == 1 else 'are'} due and wait"
+    of = _count(waiting, "message of", "messages of")
+    held = f"{of} {info.name} {'is due and waits' if waiting == 1 else 'are due and wait'}"
     return Alarm(
         f"disabled {info.name}",
         "bad",
@@ -141,7 +140,7 @@ def _disabled(topic: TopicSight, endpoint: str, why: str) -> Alarm:
 def _failing(topic: TopicSight, endpoint: str, why: str) -> Alarm:
     """The gateway is the consumer that has as much as it may: more of them would not help."""
     name, waiting = topic.info.name, topic.ready
-    held = f" {_count(waiting, 'message is', 'messages are')} due and {'waits' if waiting == 1 else 'wait'}."
+    held = f" {_count(waiting, 'message is due and waits', 'messages are due and wait')}."
     reason = " ".join(why.split())[:_REASON_MAX].rstrip(" .")
     return Alarm(
         f"failing {name}",
@@ -150,7 +149,6 @@ def _failing(topic: TopicSight, endpoint: str, why: str) -> Alarm:
         "Mend it, or give the endpoint another URL: what has failed is sent again by the topic's back-off.",
         name,
         weight=waiting,
-        after_ms=_FAILING_AFTER_MS,
     )
 
 
@@ -286,12 +284,13 @@ def _of_topic(
 ) -> Iterator[Alarm]:
     info = topic.info
     if topic.leaderless:
+        them = _them(topic.leaderless)
         yield Alarm(
             f"leaderless {name}",
             "bad",
             f"{_count(topic.leaderless, 'partition', 'partitions')} of {name} "
-            f"{'has' if topic.leaderless == 1 else 'have'} no leader: nothing in them is delivered.",
-            "Start the brokers that hold them; one of those in sync is enough.",
+            f"{'has' if topic.leaderless == 1 else 'have'} no leader: nothing in {them} is delivered.",
+            f"Start the brokers that hold {them}; one of those in sync is enough.",
             name,
             after_ms=_LEADERLESS_AFTER_MS,
         )
@@ -299,7 +298,7 @@ def _of_topic(
         pass  # that is said already, and why it is paused
     elif info.paused:
         due = (
-            f"{_count(topic.ready, 'message is', 'messages are')} due and wait"
+            _count(topic.ready, "message is due and waits", "messages are due and wait")
             if topic.ready
             else "how much waits is not known while a partition has no leader"
             if topic.leaderless

@@ -24,6 +24,8 @@ from dueq_codecs.endpoint import all_sealed
 
 _POLL_S: Final = limits.WEBHOOK_POLL_MS / 1000
 _ASKED_S: Final = 10.0
+_FAILING_MS: Final = 10_000
+"""A receiver that fails now and then has taken something within that time."""
 _DRAIN_S: Final = limits.GATEWAY_STOP_MS / 2000
 """How long requests under way get when the gateway stops."""
 
@@ -93,12 +95,12 @@ class Webhooks:
         return self._counters.get(name)
 
     def failing(self) -> dict[str, tuple[str, str]]:
-        """Return endpoints whose receivers have failed since they last took something: (name, why) by topic."""
+        """Return endpoints whose receivers fail, and have taken nothing for a while: (name, why) by topic."""
         served = ((each.endpoint, self._counters.get(name)) for name, each in self._workers.items())
         return {
             endpoint.topic: (endpoint.name, found.last_failure)
             for endpoint, found in served
-            if found is not None and found.last_failure_ms > found.last_success_ms
+            if found is not None and found.last_failure_ms > found.last_success_ms + _FAILING_MS
         }
 
     async def test(self, name: str) -> Answer:

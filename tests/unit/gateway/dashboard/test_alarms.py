@@ -56,7 +56,7 @@ def test_no_broker_at_all_is_the_only_thing_worth_saying() -> None:
 def test_a_change_of_leaders_is_no_trouble_and_a_missing_leader_is() -> None:
     look = sight(topic(partitions=[partition(serving=False)], leaderless=1))
     assert said(look) == []
-    assert said(look, look) == [("bad", "1 partition of mail has no leader: nothing in them is delivered.")]
+    assert said(look, look) == [("bad", "1 partition of mail has no leader: nothing in it is delivered.")]
 
 
 @pytest.mark.parametrize(
@@ -161,18 +161,31 @@ def test_a_page_shows_so_many_and_says_how_many_more() -> None:
 def test_a_receiver_that_fails_is_said_and_not_that_more_consumers_would_help() -> None:
     full = topic(ready=5, leased=64, consumers=[{**SESSION, "leased": 10}])
     look = replace(sight(full), failing={"mail": ("hook", "HTTP 500:\n  boom")})
-    assert said(look) == []  # it may take the next one
-    assert said(look, look) == [
-        ("bad", "The receiver of the endpoint hook of mail fails: HTTP 500: boom. 5 messages are due and wait.")
+    assert said(look) == [
+        (
+            "bad",
+            "The receiver of the endpoint hook of mail fails: HTTP 500: boom. 5 messages are due and wait.",
+        )
     ]
     later = replace(sight(topic(scheduled=1)), failing={"mail": ("hook", "no answer within 2 s")})
-    assert said(later, later) == [
-        ("warn", "The receiver of the endpoint hook of mail fails: no answer within 2 s.")
-    ]
+    assert said(later) == [("warn", "The receiver of the endpoint hook of mail fails: no answer within 2 s.")]
     well = replace(look, failing={})
     assert [alarm.key for alarm in after(look, well, well)] == ["late mail"]
 
 
 def test_a_receiver_that_has_failed_is_no_trouble_once_nothing_is_to_be_sent() -> None:
     look = replace(sight(topic(dead=1)), failing={"mail": ("hook", "HTTP 500")})
-    assert [alarm.key for alarm in after(look, look)] == ["dead mail"]
+    assert [alarm.key for alarm in after(look)] == ["dead mail"]
+
+
+def test_one_message_is_one() -> None:
+    disabled = replace(sight(topic(ready=1)), disabled=[("mail", "hook", "HTTP 410")])
+    for look, words in (
+        (disabled, "1 message of mail is due and waits."),
+        (sight(topic(paused=True, ready=1)), "1 message is due and waits."),
+        (
+            replace(sight(topic(ready=1)), failing={"mail": ("hook", "HTTP 500")}),
+            "1 message is due and waits.",
+        ),
+    ):
+        assert after(look)[0].what.endswith(words)
