@@ -252,6 +252,24 @@ def test_names_and_bodies_that_cannot_be_are_said_as_a_status(cloud: Any, http_m
         assert text in error["message"]
 
 
+def test_what_no_route_has_is_refused_as_google_s_client_reads_it(cloud: Any, http_mesh: LocalMesh) -> None:
+    """Of a problem it raised an AttributeError."""
+    here = cloud.transport._session
+    url = http_mesh.description()["gateway"]["url"]
+    queues, foreign = "projects/p/locations/l/queues", "evil.example"
+    for method, path, headers, status, code, text in (
+        ("POST", f"{queues}/q:nope", {}, 405, "UNIMPLEMENTED", "POST is not for"),
+        ("GET", "nothing", {}, 404, "NOT_FOUND", "there is nothing at /v2/nothing"),
+        ("GET", queues, {"host": foreign}, 421, "INVALID_ARGUMENT", "dueq gateway --host"),
+        ("POST", queues, {"origin": f"http://{foreign}"}, 403, "PERMISSION_DENIED", "Origin is"),
+    ):
+        answer = here.request(method, f"{url}/v2/{path}", headers=headers, timeout=60)
+        refused = exceptions.from_http_response(answer)
+        assert (refused.code, answer.json()["error"]["status"]) == (status, code)
+        assert text in refused.message
+        assert "content-security-policy" in answer.headers
+
+
 def test_whatever_else_is_in_such_a_topic_is_no_defect(cloud: Any, queue: str, http_mesh: LocalMesh) -> None:
     topic = f"cloud-tasks.here.{queue.rpartition('/')[2]}.example.com_shop"
     with Client(http_mesh.endpoints) as client, client.producer(topic) as producer:

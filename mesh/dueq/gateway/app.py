@@ -168,6 +168,7 @@ def create_app(
     app.add_middleware(Acts)
     app.add_middleware(Heads)
     app.add_middleware(Guards, hosts=tuple(hosts))
+    app.add_middleware(cloud_tasks.refusals.Refusals)
     _describe_more(app)
     return app
 

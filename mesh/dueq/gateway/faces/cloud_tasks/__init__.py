@@ -4,10 +4,11 @@
                                                      ▲
     dispatching: a consumer per queue ───────────────┘ ─► the sender of webhooks
         issuer: tokens that say who sends
+    refusals: what the gateway answers before or beside the routes, in the words of this protocol
 
 The protocol: https://cloud.google.com/tasks/docs/reference/rest (v2).
 """
 
-from dueq.gateway.faces.cloud_tasks import issuer, queues, tasks
+from dueq.gateway.faces.cloud_tasks import issuer, queues, refusals, tasks
 
-__all__ = ["issuer", "queues", "tasks"]
+__all__ = ["issuer", "queues", "refusals", "tasks"]
