@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -51,6 +51,13 @@ def test_a_message_is_changed_only_in_the_version_that_was_seen(
     code, said = shell("cancel", topic, *ids, "--if-version", version)
     assert (code, "is for one message, and 2 are named" in said) == (2, True)
     assert len(list(client.browse(topic))) == 2
+
+
+def test_a_pause_is_shown_until_it_ends(client: Client, topic: str, shell: Shell) -> None:
+    client.pause(topic, datetime(2100, 1, 1, tzinfo=UTC))
+    assert "paused until 2100-01-01" in shell("topic", "describe", topic)[1]
+    client.pause(topic, datetime(2020, 1, 1, tzinfo=UTC))  # it has ended by itself
+    assert "paused" not in shell("topic", "describe", topic)[1].replace(topic, "")
 
 
 def test_what_is_given_back_gets_other_headers(client: Client, topic: str, shell: Shell) -> None:

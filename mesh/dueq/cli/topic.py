@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import Any
 
@@ -144,7 +144,7 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
     )
     console = new_console()
     console.print(title, highlight=False)
-    if info.paused:
+    if info.paused and (info.paused_until is None or info.paused_until > datetime.now(UTC)):
         until = (
             f"until {instant_text(round(info.paused_until.timestamp() * 1000))}"
             if info.paused_until
