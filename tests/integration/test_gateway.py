@@ -329,4 +329,6 @@ def test_a_forecast_is_of_an_hour_whenever_that_begins(gateway: Caller, http_top
     expected = [("2030-01-31T09:00:00.000Z", 1)]
     assert (status, found) == (200, expected + [("2030-01-31T10:00:00.000Z", 1)] * (".250" in begin))
     status, problem = gateway("GET", f"{http_topic}/forecast?from={begin}&until=2030-01-31T10:00:00.251Z")
-    assert (status, problem["where"]) == (422, "query.until")
+    seconds = 3600.001 if ".250" in begin else 3600.251
+    assert (status, problem["where"], problem["value"]) == (422, "query.until", str(seconds))
+    assert f"not of {seconds}" in problem["detail"]

@@ -233,10 +233,9 @@ class Service:
         first = from_ms // 1000 * 1000
         length = -(-(end_ms - first) // 1000)
         if end_ms <= begin_ms or end_ms <= now_ms or end_ms - from_ms > most * 1000:
-            text = (
-                f"a forecast is of 1 to {most} seconds that are ahead, not of {(end_ms - begin_ms) / 1000:g}"
-            )
-            raise Unfit(text, length, most, "query.until")
+            asked = (end_ms - begin_ms) / 1000
+            text = f"a forecast is of 1 to {most} seconds that are ahead, not of {asked}"
+            raise Unfit(text, asked, most, "query.until")
         ahead = -(-(end_ms - now_ms) // 1000)
         if ahead <= most:
             counts = await self.client.forecast(topic, ahead)
