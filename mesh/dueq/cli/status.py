@@ -57,7 +57,13 @@ def _console() -> Console:
 
 
 def _watch(client: Client, every: float) -> None:
-    with Live(console=Console(), auto_refresh=False, screen=True) as live:
+    """Redraw a terminal's screen; into a file or a pipe write one page after the other."""
+    console = _console()
+    if not console.is_terminal:
+        for document in _documents(client, every):
+            console.print(render(document))
+        return
+    with Live(console=console, auto_refresh=False, screen=True) as live:
         for document in _documents(client, every):
             live.update(render(document), refresh=True)
 

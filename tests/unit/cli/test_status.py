@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from dueq.cli import status as command
+from dueq.cli.main import run
 from dueq.cli.sparkline import sparkline
 from dueq.cli.status import render
 
@@ -87,6 +91,30 @@ def test_while_no_broker_answers_the_last_page_stays_with_the_reason() -> None:
     page = text_of(DOCUMENT | {"unreachable": "no broker could be reached"})
     assert "no broker could be reached" in page
     assert "departures" in page
+
+
+class Interrupted:
+    """A client whose user presses Ctrl-C after two pages."""
+
+    def __init__(self) -> None:
+        self._pages = iter([DOCUMENT, DOCUMENT])
+
+    def status(self) -> dict[str, Any]:
+        for page in self._pages:
+            return page
+        raise KeyboardInterrupt
+
+
+def test_without_a_terminal_watching_writes_page_after_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def connect(*_: object) -> Iterator[Interrupted]:
+        yield Interrupted()
+
+    monkeypatch.setattr(command, "connect", connect)
+    assert run(["status", "--watch", "--every", "0.1"]) == 130
+    assert capsys.readouterr().out.count("Brokers: 1 of 2 alive") == 2
 
 
 def test_a_sparkline_adds_neighbours_up_and_shows_nothing_as_a_dot() -> None:
