@@ -23,7 +23,7 @@ _BATCH = 256
 @click.argument("topic")
 @click.option("--count", "-n", type=click.IntRange(min=1), help="End after this many messages.")
 @click.option(
-    "--idle", type=click.FloatRange(min=0), metavar="SECONDS", help="End when no message came for this long."
+    "--idle", type=Seconds(min=0), metavar="SECONDS", help="End when no message came for this long."
 )
 @click.option(
     "--ack/--no-ack", default=True, show_default=True,
@@ -31,7 +31,7 @@ _BATCH = 256
 )  # fmt: skip
 @line_options
 @click.option(
-    "--lease", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="SECONDS",
+    "--lease", type=Seconds(min=0.1), default=30.0, show_default=True, metavar="SECONDS",
     help="How long a message is leased; after that another consumer may have it.",
 )  # fmt: skip
 @click.option(

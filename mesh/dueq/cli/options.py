@@ -33,7 +33,7 @@ class Seconds(click.FloatRange):
 def mesh_options(function: _Function) -> _Function:
     """Add `--endpoint` and `--timeout`; the function gets `endpoint` and `timeout`."""
     function = click.option(
-        "--timeout", type=click.FloatRange(min=0, min_open=True), default=DEFAULT_TIMEOUT_S,
+        "--timeout", type=Seconds(min=0, min_open=True), default=DEFAULT_TIMEOUT_S,
         show_default=True, metavar="SECONDS", help="Give up after this long.",
     )(function)  # fmt: skip
     return click.option(
@@ -50,13 +50,16 @@ def endpoints(given: tuple[str, ...]) -> list[str]:
     """Return the brokers to ask: those given, else DUEQ_ENDPOINTS, else the default.
 
     Raises:
-        click.UsageError: one is not of the form tcp://HOST:PORT.
+        click.UsageError: one is not of the form tcp://HOST:PORT, or its port is out of range.
     """
     chosen = list(given) or re.split(r"[,\s]+", os.environ.get("DUEQ_ENDPOINTS", "").strip())
     chosen = [endpoint for endpoint in chosen if endpoint] or [DEFAULT_ENDPOINT]
     for endpoint in chosen:
-        if not re.fullmatch(r"tcp://[^\s/]+:\d{1,5}", endpoint):
+        found = re.fullmatch(r"tcp://[^\s/]+:(\d{1,5})", endpoint)
+        if not found:
             raise click.UsageError(f"{endpoint!r} is not an endpoint; they look like {DEFAULT_ENDPOINT}")
+        if not 1 <= int(found[1]) <= 65_535:
+            raise click.UsageError(f"{endpoint!r}: an endpoint has a port of 1 to 65535, not {int(found[1])}")
     return chosen
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from dueq import Client
 from dueq.cli.group import SuggestingGroup
-from dueq.cli.options import json_option
+from dueq.cli.options import Seconds, json_option
 from dueq.cli.tables import new_table
 from dueq.cluster.recovering import (
     Fate,
@@ -57,7 +57,7 @@ def partition() -> None:
     help="The mesh's ZooKeeper, with /ROOT at the end if it has one. Default: DUEQ_ZOOKEEPER.",
 )  # fmt: skip
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True,
+    "--timeout", type=Seconds(min=0, min_open=True), default=30.0, show_default=True,
     metavar="SECONDS", help="How long to wait until the partition is served.",
 )  # fmt: skip
 @json_option

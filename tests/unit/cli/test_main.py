@@ -136,6 +136,15 @@ def test_the_help_of_an_export_needs_no_pyarrow(
         (["schedule", "t", "x", "--lines", "--in", "1s"], "--lines reads"),
         (["move", "t", "--in", "1s"], "ID"),
         (["status", "--endpoint", "localhost"], "not an endpoint"),
+        (["status", "--endpoint", "tcp://127.0.0.1:65536"], "a port of 1 to 65535, not 65536"),
+        (["status", "--endpoint", "tcp://127.0.0.1:0"], "a port of 1 to 65535, not 0"),
+        (["status", "--timeout", "nan"], "nan is not in the range"),
+        (["consume", "t", "--idle", "nan"], "nan is not in the range"),
+        (["consume", "t", "--lease", "nan"], "nan is not in the range"),
+        (
+            ["partition", "recover", "t", "0", "--zookeeper", "z:1", "--timeout", "nan"],
+            "nan is not in the range",
+        ),
         (["up", "--no-zookeeper", "--brokers", "3"], "--brokers 1"),
     ],
 )
