@@ -18,7 +18,6 @@ _PREFIX: Final = "DUEQ_"
 _OTHERS: Final = frozenset(
     {
         "DUEQ_ENDPOINTS",
-        "DUEQ_HTTP_EXAMPLES",
         "DUEQ_OIDC_ISSUER",
         "DUEQ_OIDC_KEY_FILE",
         "DUEQ_PARENT_PID",
@@ -122,12 +121,14 @@ class BrokerConfig:
             InvalidRequest: an unknown name, a missing or a wrong value, or a file that is not TOML.
         """
         settings = {} if file is None else _read(file)
-        settings |= _from_environment(os.environ if environment is None else environment)
+        variables = _from_environment(os.environ if environment is None else environment)
+        settings |= variables
         settings |= {name: value for name, value in flags.items() if value is not None}
         known = {each.name: each for each in fields(cls)}
         for name in settings:
             if name not in known:
-                raise InvalidRequest(f"there is no setting {name!r}; there are {', '.join(known)}")
+                where = f" ({_PREFIX}{name.upper()} in the environment)" if name in variables else ""
+                raise InvalidRequest(f"there is no setting {name!r}{where}; there are {', '.join(known)}")
         for name, each in known.items():
             if name not in settings and each.default is MISSING:
                 raise InvalidRequest(f"the setting {name!r} is missing")

@@ -39,6 +39,13 @@ def test_an_unknown_name_is_an_error_wherever_it_stands(
         BrokerConfig.load(NEEDED | flags, file, environment)
 
 
+def test_an_unknown_variable_is_named_as_it_is_set() -> None:
+    with pytest.raises(
+        InvalidRequest, match=r"there is no setting 'colour' \(DUEQ_COLOUR in the environment\)"
+    ):
+        BrokerConfig.load(NEEDED, None, {"DUEQ_COLOUR": "red"})
+
+
 def test_variables_that_are_for_others_are_left_alone() -> None:
     """The SDK's own, and those that Kubernetes sets for a service called dueq."""
     environment = {
