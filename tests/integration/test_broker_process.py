@@ -91,11 +91,18 @@ def test_a_broker_says_where_it_is_and_ends_in_order_when_told_to(broker: Proces
 
 def test_an_address_that_is_taken_is_told_and_nothing_is_left_behind(data: Path, broker: Process) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        other = Process(data.with_name("other"), "--listen", f"tcp://127.0.0.1:{taken.getsockname()[1]}")
+        taken_port = taken.getsockname()[1]
+        other = Process(data.with_name("other"), "--listen", f"tcp://127.0.0.1:{taken_port}")
         assert other.exit_code() == 1
-        metrics = Process(data.with_name("third"), "--metrics", f"127.0.0.1:{taken.getsockname()[1]}")
+        metrics = Process(data.with_name("third"), "--metrics", f"127.0.0.1:{taken_port}")
         assert metrics.exit_code() == 1
-    assert "cannot listen on" in other.line("broker.not_started")["reason"]
+    endpoint = f"tcp://127.0.0.1:{taken_port}"
+    assert (
+        other.line("broker.not_started")["reason"] == f"cannot listen on {endpoint}: Address already in use"
+    )
+    assert metrics.line("broker.not_started")["reason"] == (
+        f"cannot serve metrics on 127.0.0.1:{taken_port}: Address already in use"
+    )
     assert not any(line["event"] == "broker.started" for line in metrics.lines())
 
 

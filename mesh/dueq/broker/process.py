@@ -123,8 +123,11 @@ def run(config: BrokerConfig) -> int:
         except StoreFailed as error:
             log.error("broker.not_started", reason=str(error), exit_code=EXIT_STORE_FAILED)
             return EXIT_STORE_FAILED
-        except (DueqError, OSError) as error:
+        except DueqError as error:
             log.error("broker.not_started", reason=str(error))
+            return EXIT_REFUSED
+        except OSError as error:
+            log.error("broker.not_started", reason=_told(error))
             return EXIT_REFUSED
 
 
@@ -284,6 +287,12 @@ def _log_retain_bytes(config: BrokerConfig) -> int:
 def _folder(config: BrokerConfig) -> Path | None:
     """The folder of the broker's own files; none if their subject ends with the process."""
     return config.data if is_durable(config.store) else None
+
+
+def _told(error: OSError) -> str:
+    """What went wrong, without the number that Python writes before it."""
+    named = f"{error.filename}: " if error.filename else ""
+    return f"{named}{error.strerror or error}"
 
 
 def _advertised(advertise: str, bound: str) -> str:

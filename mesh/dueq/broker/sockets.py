@@ -98,9 +98,9 @@ class Sockets:
         except zmq.ZMQError as error:
             self._router.close(0)
             self._context.term()
-            raise OSError(
-                error.errno or errno.EINVAL, f"cannot listen on {listen}: {error.strerror}"
-            ) from error
+            code = error.errno or errno.EINVAL
+            # Without what ZeroMQ adds to it: the address once more.
+            raise OSError(code, f"cannot listen on {listen}: {zmq.strerror(code)}") from error
         self.endpoint = bytes(self._router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
         self._descriptor = int(self._router.getsockopt(zmq.FD))
         # Whether there may be input that the descriptor does not tell of: whatever is done with a socket takes in what

@@ -71,7 +71,7 @@ class _Lookup:
             try:
                 self.address = looked_up(self.endpoint)
             except OSError as error:
-                self.fault = str(error)
+                self.fault = error.strerror or str(error)
 
 
 def check_files() -> None:
@@ -138,7 +138,7 @@ class Sockets:
         except zmq.ZMQError as error:  # too many files are open: the machine tries again
             if socket is not None:
                 socket.close(0)
-            self.failed.append(LinkLost(link, f"{endpoint}: {error}"))
+            self.failed.append(LinkLost(link, str(error)))
             return
         self._by_link[link], self._links[socket], self._watched[watch] = socket, link, link
         self._poller.register(socket, zmq.POLLIN)
@@ -146,7 +146,7 @@ class Sockets:
         if has_name(endpoint):
             self._look_up(link, endpoint)
         else:
-            self._connect(link, endpoint, endpoint)
+            self._connect(link, endpoint)
 
     def _look_up(self, link: int, endpoint: str) -> None:
         """Have a link connected once its endpoint's name is known."""
@@ -154,7 +154,7 @@ class Sockets:
             try:
                 lookup = _Lookup(endpoint)
             except (OSError, RuntimeError) as error:
-                self.failed.append(LinkLost(link, f"{endpoint}: {error}"))
+                self.failed.append(LinkLost(link, str(error)))
                 return
             self._lookups[lookup.ended.fileno()] = lookup
             self._poller.register(lookup.ended, zmq.POLLIN)
@@ -169,15 +169,15 @@ class Sockets:
             if endpoint == lookup.endpoint:
                 del self._unnamed[link]
                 if lookup.address:
-                    self._connect(link, endpoint, lookup.address)
+                    self._connect(link, lookup.address)
                 else:
-                    self.failed.append(LinkLost(link, f"{endpoint}: {lookup.fault}"))
+                    self.failed.append(LinkLost(link, lookup.fault))
 
-    def _connect(self, link: int, endpoint: str, address: str) -> None:
+    def _connect(self, link: int, address: str) -> None:
         try:
             self._by_link[link].connect(address)
         except zmq.ZMQError as error:
-            self.failed.append(LinkLost(link, f"{endpoint}: {error}"))
+            self.failed.append(LinkLost(link, str(error)))
 
     def close(self, link: int) -> None:
         """Drop a socket with all frames that it holds."""
