@@ -59,8 +59,9 @@ class GatewayMissing(DueqError):
     help="Serve doq's gRPC API there, on the loopback, such as 127.0.0.1:10000; needs dueq[grpc].",
 )  # fmt: skip
 @click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True,
+    help="The least severe lines to log.",
+)  # fmt: skip
 def gateway(
     listen: str,
     given: tuple[str, ...],

@@ -1,6 +1,7 @@
 """The `dueq` command.
 
-Exit codes: 0 done, 1 refused or failed (one line on standard error says why), 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 refused or failed (one line on standard error says why), 2 wrong usage, 130 interrupted. A broker
+also ends with 70 after a bug, and with 75 where its store cannot be opened or written.
 """
 
 from __future__ import annotations

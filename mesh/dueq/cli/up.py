@@ -58,9 +58,10 @@ def up(
     """Run a local mesh in the foreground, its own ZooKeeper included.
 
     Prints `ready` and the endpoints once all brokers serve, and writes mesh.json into its data folder. Beside the
-    brokers it starts an HTTP gateway with the dashboard (port 7480), if the gateway's packages are installed
-    (pip install 'dueq[gateway]'). Ctrl-C, SIGTERM or closing the terminal (without nohup) ends it cleanly, a second
-    Ctrl-C or SIGTERM at once. Started again on the same folder, the mesh continues with what it had.
+    brokers it starts an HTTP gateway with the dashboard (port 7480: 80 above that of the first broker), if the
+    gateway's packages are installed (pip install 'dueq[gateway]'). Ctrl-C, SIGTERM or closing the terminal
+    (without nohup) ends it cleanly, a second Ctrl-C or SIGTERM at once. Started again on the same folder, the mesh
+    continues with what it had.
 
     With --store memory the brokers keep everything in memory. A broker that dies comes back empty and
     catches up from the others; when all have ended, everything is gone. ZooKeeper and the logs are in a
