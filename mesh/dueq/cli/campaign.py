@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _ASK_S = 5.0
-"""Who has pressed Ctrl-C does not wait for long."""
+"""Longest wait for an answer once Ctrl-C was pressed."""
 
 
 @click.group(cls=SuggestingGroup)

@@ -38,7 +38,7 @@ class Inbox:
     # -------------------------------------------------------------- the I/O thread
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        """Messages have come. Who has closed gets none: the session machine gives back what was not handed out."""
+        """Messages have come. A closed inbox keeps none: the session machine gives back what was not handed out."""
         with self._lock:
             if not self.closed:
                 self._buffer.extend(deliveries)
