@@ -94,7 +94,8 @@ def create(
             name, kind, partitions, replicas, min_isr=min_isr, keys=keys, rate=rate, burst=burst, exist_ok=exist_ok,
             **settings,
         )  # fmt: skip
-    click.echo(f"created {name}")
+    # An earlier topic may have other settings than those that were given here.
+    click.echo(f"{name} exists" if exist_ok else f"created {name}")
 
 
 @topic.command("list")

@@ -9,7 +9,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,6 +69,21 @@ def test_a_mistyped_command_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> N
 def test_an_option_before_the_command_is_told_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--endpoint", "tcp://127.0.0.1:7400", "status"]) == 2
     assert "Options come behind the command: dueq COMMAND --endpoint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [([], "created t\n"), (["--exist-ok"], "t exists\n")], ids=["new", "perhaps there"]
+)
+def test_only_a_topic_that_is_surely_new_is_said_to_be_created(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        import_module("dueq.cli.topic"),
+        "connect",
+        lambda *_: nullcontext(SimpleNamespace(create_topic=lambda *_, **__: None)),
+    )
+    assert run(["topic", "create", "t", *words]) == 0
+    assert capsys.readouterr().out == said
 
 
 @pytest.mark.parametrize("verb", ["create", "update"])
