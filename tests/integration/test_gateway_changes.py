@@ -268,3 +268,26 @@ def test_a_list_goes_on_where_it_was_though_its_last_message_has_gone(gateway: C
             gateway("DELETE", f"{topic}/messages/{each['id']}")
     assert sorted(shown) == sorted(ids)
     gateway("DELETE", topic)
+
+
+def test_a_list_has_what_waits_and_then_what_consumers_have(gateway: Caller, http_topic: str) -> None:
+    ids = scheduled(gateway, http_topic, {"delay": 0}, {"delay": 0}, {"key": "later"})
+    got = gateway("POST", f"{http_topic}/receive", {"max": 1, "wait": 10, "consumer": "c"})[1]["messages"]
+    shown, cursor, pages = [], "", 0
+    while cursor is not None:
+        page = gateway("GET", f"{http_topic}/messages?limit=1&cursor={cursor}")[1]
+        shown, cursor, pages = shown + page["messages"], page["cursor"], pages + 1
+    assert pages <= 4
+    assert sorted(each["id"] for each in shown) == sorted(ids)
+    assert [each["state"] for each in shown] == ["waiting", "waiting", "leased"]
+    assert (shown[-1]["id"], shown[-1]["lease_ends"] is not None) == (got[0]["id"], True)
+    whole = gateway("GET", f"{http_topic}/messages?payloads=true")[1]
+    assert [(each["id"], each["payload"]) for each in whole["messages"][2:]] == [(got[0]["id"], None)]
+    assert len(whole["messages"]) == 3
+    assert [each["key"] for each in gateway("GET", f"{http_topic}/messages?from=1m")[1]["messages"]] == [
+        "later"
+    ]
+    of_key = gateway("GET", f"{http_topic}/messages?key_prefix=later")[1]["messages"]
+    assert [each["state"] for each in of_key] == ["waiting"]
+    waiting = gateway("GET", f"{http_topic}/messages?state=waiting")[1]
+    assert got[0]["id"] not in {each["id"] for each in waiting["messages"]}

@@ -10,7 +10,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from dueq import AsyncClient, BrowsePage, ScheduledMessage, limits
 from dueq.gateway.problems import Unfit
@@ -48,6 +48,10 @@ class Place(NamedTuple):
             raise Unfit(
                 f"query.cursor is what the page before said, not {text!r:.80}", text, None, "query.cursor"
             ) from None
+
+
+BEHIND_ALL: Final = Place(limits.PARTITIONS_MAX, 0, "")
+"""Behind the last message of the last partition."""
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response, status
 from fastapi.responses import JSONResponse
 from pydantic import Field, TypeAdapter
 
-from dueq import Job, MessageState, ScheduledMessage, limits
+from dueq import Job, MessageState, ScheduledMessage, ids, limits
 from dueq.client.calls import Once
 from dueq.client.core.ports.parts import Placed
 from dueq.client.core.ports.shared_body import NamedBody
@@ -19,7 +19,7 @@ from dueq.gateway.access import TheService
 from dueq.gateway.answer_room import TheAnswer
 from dueq.gateway.bodies import JsonRoute, content_type, parsed, whole
 from dueq.gateway.lines import Answers, Loading
-from dueq.gateway.listing import Page, Wanted
+from dueq.gateway.listing import BEHIND_ALL, Page, Wanted
 from dueq.gateway.problems import Refusal, Unfit
 from dueq.gateway.service import Load, NewMessage, Service
 from dueq.gateway.v1 import contents, targets
@@ -144,6 +144,7 @@ class Listed(Shown):
 class ListedMessage(Listed):
     """A message of a list."""
 
+    state: Literal["waiting", "leased", "dead"]
     reason: str | None = Field(description="Why it was given back last, of a dead message.")
     holder: str | None = Field(description="The consumer that has it, of a leased message.")
     lease_ends: Said | None = Field(description="When its lease runs out, of a leased message.")
@@ -160,7 +161,10 @@ class MessageAnswer(Listed):
 
 
 class MessageList(Answer):
-    """A page of messages: partition by partition, each in the order in which they are delivered, or have died."""
+    """A page of messages: partition by partition, each in the order in which they are delivered, or have died.
+
+    Those that consumers have come last, in the order of their ids.
+    """
 
     messages: list[ListedMessage]
     cursor: str | None = Field(description="Where the next page begins; null: this was the last.")
@@ -298,9 +302,12 @@ async def listed(
     service: TheService,
     answer: TheAnswer,
     state: Annotated[
-        Literal["waiting", "leased", "dead"],
-        Query(description="Only messages in this state. Leased ones are not found by time or with payloads."),
-    ] = "waiting",
+        Literal["waiting", "leased", "dead"] | None,
+        Query(
+            description="Only messages in this state. Without it those that wait, and then those that consumers have. "
+            "Leased ones are shown without payloads, and are in no list by time."
+        ),
+    ] = None,
     from_: Annotated[
         str,
         Query(alias="from", description="Only those that wait until (or died at) this instant or later."),
@@ -315,26 +322,40 @@ async def listed(
     limit: Count = 100,
     cursor: Cursor = "",
 ) -> MessageList:
-    """Without a snapshot: a message that is moved meanwhile may show twice, or not at all.
+    """Without a snapshot: a message that is moved or leased meanwhile may show twice, or not at all.
 
     Messages of jobs that are not decided are not shown. A page may be short, or empty, although more follow.
     """
     if state == "leased":
         return await _leased(service, topic, from_ or until, payloads, key_prefix, limit, cursor)
+    leased_too = state is None and not from_ and not until
+    if leased_too and len(cursor) == ids.TEXT_LENGTH:
+        return await _leased(service, topic, "", False, key_prefix, limit, cursor)
     now_us = await service.now_us()
     begin = instants.instant_ms(from_, now_us, "query.from") if from_ else None
     end = instants.instant_ms(until, now_us, "query.until") if until else None
 
     async def read(payloads: bool) -> Page:
-        wanted = Wanted(topic, state, begin, end, key_prefix, payloads, limit)
+        wanted = Wanted(topic, state or "waiting", begin, end, key_prefix, payloads, limit)
         return await wanted.page(service.client, cursor)
 
     page = await (answer.read(read, lambda page: page.size) if payloads else read(False))
     shown = [
-        ListedMessage(**_fields(found), reason=found.reason or None, holder=None, lease_ends=None)
+        ListedMessage(
+            **_fields(found),
+            state=state or "waiting",
+            reason=found.reason or None,
+            holder=None,
+            lease_ends=None,
+        )
         for found in page.messages
     ]
-    return MessageList(messages=shown, cursor=page.cursor)
+    if page.cursor is not None or not leased_too:
+        return MessageList(messages=shown, cursor=page.cursor)
+    if len(shown) == limit:
+        return MessageList(messages=shown, cursor=BEHIND_ALL.text())
+    rest = await _leased(service, topic, "", False, key_prefix, limit - len(shown), "")
+    return MessageList(messages=shown + rest.messages, cursor=rest.cursor)
 
 
 async def _leased(
@@ -350,7 +371,7 @@ async def _leased(
     found = await service.client.leased(topic, after=cursor or None, limit=limit)
     shown = [
         ListedMessage(
-            **_fields(each), reason=each.reason or None, holder=each.holder,
+            **_fields(each), state="leased", reason=each.reason or None, holder=each.holder,
             lease_ends=instants.text_or_none(each.lease_ends or 0),
         )
         for each in found
