@@ -116,6 +116,15 @@ def test_a_pause_and_its_end_are_seen(cloud: Any, queue: str) -> None:
     assert cloud.pause_queue(name=queue).state == tasks_v2.Queue.State.PAUSED
 
 
+def test_a_pause_that_has_ended_by_itself_is_over(cloud: Any, queue: str, http_mesh: LocalMesh) -> None:
+    with Client(http_mesh.endpoints) as client:
+        (topic,) = [each.name for each in client.topics() if queue.rpartition("/")[2] in each.name]
+        client.pause(topic, until=datetime.now(UTC) + timedelta(milliseconds=300))
+    until(lambda: cloud.get_queue(name=queue).state == tasks_v2.Queue.State.RUNNING, "the end of the pause")
+    listed = {each.name: each.state for each in cloud.list_queues(parent=PLACE)}
+    assert listed[queue] == tasks_v2.Queue.State.RUNNING
+
+
 def test_a_task_is_what_was_asked_for(cloud: Any, queue: str) -> None:
     at = datetime.now(UTC) + timedelta(hours=1)
     when = timestamp_pb2.Timestamp()

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 
 from dueq import TopicInfo, limits
 from dueq.errors import TopicExists, TopicNotFound, VersionDiffers
+from dueq.gateway import pauses
 from dueq.gateway.access import TheService
 from dueq.gateway.faces.cloud_tasks import queue, wire
 from dueq.gateway.faces.cloud_tasks.names import Location, QueueName
@@ -48,12 +49,13 @@ async def listed(project: str, location: str, service: TheService, request: Requ
     if request.query_params.get("filter"):
         raise RpcError(Code.UNIMPLEMENTED, "filter is not implemented: leave it out")
     size, after = wire.page_of(request, _PAGE_MAX)
-    shape, found = Shape(request), []
+    shape, now_ms, found = Shape(request), await service.now_us() // 1000, []
     for name, info in sorted([each async for each in queues(service) if each[0][:2] == place]):
         with contextlib.suppress(
             RpcError
         ):  # somebody has written its label: no other queue is hidden by that
-            found += [(name, queue.document(name, info, shape))] if name.queue > after else []
+            as_it_is = pauses.as_of(now_ms, info)
+            found += [(name, queue.document(name, as_it_is, shape))] if name.queue > after else []
     answer: Document = {"queues": [shown for _, shown in found[:size]]}
     if len(found) > size:
         answer["nextPageToken"] = found[size - 1][0].queue
@@ -234,7 +236,8 @@ async def _limit(service: Service, name: QueueName, concurrent: int) -> None:
 
 
 async def _shown(service: Service, name: QueueName, request: Request) -> Document:
-    return queue.document(name, await topic_of(service, name), Shape(request))
+    info = pauses.as_of(await service.now_us() // 1000, await topic_of(service, name))
+    return queue.document(name, info, Shape(request))
 
 
 def _location(place: Location) -> Document:
