@@ -103,7 +103,7 @@ def home_of(name: bytes, partitions: int) -> int:
 
     Args:
         name: the job's 16 bytes, or the recurrence's name in UTF-8.
-        partitions: how many the topic has.
+        partitions: how many the topic began with (its `home_partitions`).
     """
     return crc32(name) % partitions
 

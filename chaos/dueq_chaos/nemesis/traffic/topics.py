@@ -12,9 +12,6 @@ RANKED: Final = "nemesis-ranked"
 SHARED: Final = "nemesis-shared"
 KEYED: Final = "nemesis-keyed"
 TICKING: Final = "nemesis-ticking"
-
-RECORDED: Final = (TIMELINE, RANKED, SHARED)
-"""Topics whose histories are recorded and judged call by call."""
 RANKS: Final = 5
 GROUPS: Final = tuple(f"group-{number}" for number in range(12))
 REMEMBER_S: Final = 900.0

@@ -238,10 +238,6 @@ class Ledger:
         """The consumer to which a committed LEASE grants the message; b"" if there is none."""
         return self._of(uid).leases.get(token, {}).get((sequence, row), b"")
 
-    def leased_to(self, uid: int, token: int, sequence: int, row: int, consumer: bytes) -> bool:
-        """Whether a committed LEASE of this sequence grants the message to the consumer."""
-        return self.holder(uid, token, sequence, row) == consumer
-
     def state_differs(self, uid: int, timeline: Timeline) -> str:
         """Compare a replica's state with the reference's after the same record."""
         expected = self._of(uid).summaries.get(timeline.applied)
