@@ -117,6 +117,7 @@ REGRESSIONS = {
     98197690: "what rows of an INSERT had met took more memory than answers may",
     98199464: "a consumer that had let a lease run out was heard again by a pause of its leader",
     98199581: "a long push of a short lease was repaired when half of that was over",
+    98325186: "a leader that led again took a consumer for alive that was closed while another one led",
     94000334: "goodbyes of many pulls were taken for memory without a bound (the simulator's own fault)",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed

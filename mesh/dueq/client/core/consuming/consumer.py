@@ -208,6 +208,8 @@ class Consumer:
         """Say goodbye to every leader; a few times, since it may get lost."""
         if self.closed:
             return
+        if not self._goodbyes:
+            self._leaders.leave_for_good()
         self._goodbyes += 1
         for session in list(self._leaders.sessions.values()):
             if self._goodbyes > GOODBYES or not session.attach or self._leaders.route(session.leader) is None:
@@ -274,6 +276,7 @@ class Consumer:
         for session in self._leaders.sessions.values():
             if session.attach:
                 self._leaders.speak(session, ConsumerAction.GOODBYE, 0)
+        self._leaders.leave_for_good()
         self.gone(error)
 
     # -------------------------------------------------------------- credit

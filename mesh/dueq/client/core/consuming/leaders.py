@@ -59,6 +59,8 @@ class Leaders:
         self._credit, self._credit_bytes, self._lease_ms = event.credit, event.credit_bytes, event.lease_ms
         self._life, self._detached = event.life, event.detached
         self.sessions: dict[str, Session] = {}
+        self._left: dict[str, Session] = {}
+        """Of brokers that lead nothing any more: they have heard no goodbye, as they may lead after all."""
         self.closing = False
         self._routes: dict[str, int] = {}
         self._of: dict[int, str] = {}
@@ -77,12 +79,13 @@ class Leaders:
             if partition.leader:
                 led.setdefault(partition.leader, set()).add((uid, partition.epoch))
         for leader in [leader for leader in self.sessions if leader not in led]:
-            del self.sessions[leader]
+            self._left[leader] = self.sessions.pop(leader)
             self._routes.pop(leader, None)
         gained = []
         for leader, uids in led.items():
             session = self.sessions.get(leader)
             if session is None:
+                self._left.pop(leader, None)
                 session = self.sessions[leader] = Session(leader, self._attaches, self._context.mono_us)
             if not frozenset(uids) <= session.uids:
                 gained.append(session)
@@ -146,6 +149,16 @@ class Leaders:
         if action is ConsumerAction.ATTACH or (self._detached and action is ConsumerAction.GOODBYE):
             self._state_held(frame, session)
         self._links.send(link, frame)
+
+    def leave_for_good(self) -> None:
+        """Say goodbye to brokers that were left, if they are within reach; their answers are not waited for.
+
+        One that leads again would take this consumer for alive: it would push to it, and let a later process of its
+        name wait.
+        """
+        for leader, session in self._left.items():
+            if session.attach and self._links.to_broker(leader) is not None:
+                self.speak(session, ConsumerAction.GOODBYE, 0)
 
     def _state_held(self, frame: ConsumerFrame, session: Session) -> None:
         """List what we hold or are settling of the partitions that this leader may lead.

@@ -157,6 +157,39 @@ def test_a_leader_that_leads_nothing_any_more_hears_the_goodbye_all_the_same() -
     ]
 
 
+def test_a_leader_that_was_left_hears_the_goodbye_and_is_not_waited_for() -> None:
+    """It knows the consumer for a while, and would take it for alive if it led again: a later process would wait."""
+    stage = Stage(["a", "b"], {1: "a"})
+    attached(stage)
+    stage.leaders, stage.epoch = {1: "b"}, 2
+    [attach] = sent(stage.answer_metadata(stage.run_until(2_100)), ConsumerFrame)
+    stage.receive("b", confirm(attach))
+    goodbyes = sent(close(stage), ConsumerFrame)
+    assert {each.leader: each.action for each in goodbyes} == dict.fromkeys("ab", ConsumerAction.GOODBYE)
+    assert closed(stage.receive("b", confirm(next(each for each in goodbyes if each.leader == "b"))))
+
+
+def test_a_leader_that_leads_again_is_not_one_that_was_left() -> None:
+    stage = Stage(["a", "b"], {1: "a"})
+    attached(stage)
+    for epoch, leader in ((2, "b"), (3, "a")):
+        stage.leaders, stage.epoch = {1: leader}, epoch
+        [attach] = sent(stage.answer_metadata(stage.run_until(stage.ms + 2_100)), ConsumerFrame)
+        stage.receive(leader, confirm(attach))
+    assert sorted(each.leader for each in sent(close(stage), ConsumerFrame)) == ["a", "b"]
+
+
+def test_a_broker_that_was_left_and_is_out_of_reach_hears_no_goodbye_by_others() -> None:
+    """It is dead, or will have forgotten the consumer when it is back."""
+    stage = Stage(["a", "b"], {1: "a"})
+    attached(stage)
+    stage.leaders, stage.epoch = {1: "b"}, 2
+    [attach] = sent(stage.answer_metadata(stage.run_until(2_100)), ConsumerFrame)
+    stage.receive("b", confirm(attach))
+    stage.step(events.LinkLost(stage.links[endpoint("a")], "gone"))
+    assert [each.leader for each in sent(close(stage), ConsumerFrame)] == ["b"]
+
+
 def test_who_decides_when_it_is_closed_hears_that_the_leases_were_given_back() -> None:
     stage = Stage()
     attached(stage)
