@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable
 
@@ -94,3 +95,29 @@ def test_what_is_done_each_second_is_done_at_last_where_the_loop_never_rests() -
     at_us = [now.mono_us for now in running.published]
     assert len(at_us) >= 5
     assert all(4_000_000 < later - sooner < 6_000_000 for sooner, later in itertools.pairwise(at_us))
+
+
+def test_a_due_instant_is_waited_for_to_the_microsecond() -> None:
+    began = read_clocks()
+    core = TellingCore()
+    core.next_deadline_us = lambda now: began.mono_us + 12_345  # type: ignore[method-assign]
+    running = RunningLoop(core, clocks=lambda: began)
+    waits = waits_of(running)
+    with running:
+        running.join()
+    assert waits == [0.012345]
+
+
+def test_the_interpreter_collects_no_garbage_while_the_loop_runs() -> None:
+    collecting: list[bool] = []
+
+    def note(event: Event) -> list[Effect]:
+        collecting.append(gc.isenabled())
+        return [Exit("seen")]
+
+    running = RunningLoop(TellingCore(note))
+    running.inbox.put(START)
+    with running:
+        running.join()
+    assert collecting == [False]
+    assert gc.isenabled()

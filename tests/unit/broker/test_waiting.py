@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
+import select
 from collections.abc import Iterator
 
 import pytest
@@ -69,3 +70,20 @@ def test_it_says_what_was_readable_after_the_wait(waiter: Waiter) -> None:
         waiter.remove(reading)
         os.close(reading)
         os.close(writing)
+
+
+def test_the_kernel_is_asked_for_the_microseconds_that_are_left(
+    waiter: Waiter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`poll` and `epoll` would round them to whole milliseconds."""
+    asked: list[float] = []
+
+    def wait(
+        reading: list[object], _writing: object, _failing: object, seconds: float
+    ) -> tuple[list[object]]:
+        asked.append(seconds)
+        return ([],)
+
+    monkeypatch.setattr(select, "select", wait)
+    waiter.wait(0.000123)
+    assert asked == [0.000123]
