@@ -9,6 +9,7 @@ import struct
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -16,7 +17,7 @@ from dueq_codecs.envelope import ENVELOPE_BYTES, seal
 from dueq_codecs.frames import FrameError, decode, decode_record, encode, encode_record
 from dueq_codecs.layouts import LAYOUTS, Kind
 from dueq_codecs.log import RECORD
-from dueq_codecs.messages import Code
+from dueq_codecs.messages import PROTOCOL_VERSION, Code
 
 SAMPLES = runpy.run_path(str(Path(__file__).resolve().parents[3] / "codecs/vectors/samples.py"))
 MESSAGES = {name: encode(*sample) for name, sample in SAMPLES["messages"]().items()}
@@ -143,12 +144,23 @@ def test_a_table_that_overlaps_its_own_vtable_is_refused_or_harmless() -> None:
                 try_message([seal(kind, body)])
 
 
-def test_another_protocol_version_is_answered_as_such() -> None:
+@pytest.mark.parametrize("version", [PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])
+def test_another_protocol_version_is_answered_as_such(version: int) -> None:
     header, *bodies = MESSAGES["change_insert"]
     with pytest.raises(FrameError) as caught:
-        decode([seal(header[5], header[ENVELOPE_BYTES:], version=2), *bodies])
+        decode([seal(header[5], header[ENVELOPE_BYTES:], version=version), *bodies])
     assert caught.value.code == Code.WRONG_VERSION
     assert caught.value.request_id == 0
+
+
+def test_flags_that_are_yet_to_come_are_refused() -> None:
+    """They could change what the rest means."""
+    header, *bodies = MESSAGES["change_insert"]
+    head = header[:6] + struct.pack("<H", 1) + header[8:12]
+    body = header[ENVELOPE_BYTES:]
+    flagged = head + struct.pack("<I", crc32(body, crc32(head))) + body
+    with pytest.raises(FrameError, match="flags 0x1 are not known"):
+        decode([flagged, *bodies])
 
 
 def test_an_unknown_kind_is_refused() -> None:
