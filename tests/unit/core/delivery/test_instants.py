@@ -119,6 +119,14 @@ def test_a_turn_pushes_what_comes_due_in_it_where_not_all_of_it_was_laid_out() -
     assert [keys_in(m) for _, m, _ in stage.sent if isinstance(m, Push)] == [keys[:1], keys[1:]]
 
 
+def test_what_is_due_a_millisecond_later_does_not_leave_along_with_what_was_not_laid_out() -> None:
+    stage, keys = granted(21)
+    keys += stage.insert([20], expires_ms=60_000)
+    stage.run(1)
+    stage.tick(20)
+    assert [keys_in(m) for _, m, _ in stage.sent if isinstance(m, Push)] == [keys[1:]]
+
+
 def test_a_turn_pushes_what_the_push_before_it_could_not() -> None:
     stage, keys = granted(20, 21)
     stage.leds[1].answering = False

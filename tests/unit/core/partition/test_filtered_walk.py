@@ -37,10 +37,10 @@ def stored(key: str) -> bytes:
 class Search:
     """A search for waiting messages whose keys begin with `order-`; the disk answers when the test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, low_water: int = 0) -> None:
         self.ctx = Context(CoreSettings("b1", 11, "s1", "cluster", "tcp://b1"))
         order = SimpleNamespace(class_bytes=0)
-        timeline = SimpleNamespace(jobs=JobTable(), groups=None, low_water=0, order=order)
+        timeline = SimpleNamespace(jobs=JobTable(), groups=None, low_water=low_water, order=order)
         partition: Any = SimpleNamespace(uid=UID, timeline=timeline)
         self.walk = FilteredWalk(self.ctx, partition, RowFilter(State.WAITING, key_prefix=b"order-"), BEFORE)
         self.found: list[list[int]] = []
@@ -88,6 +88,12 @@ def test_those_whose_keys_begin_so_are_found_and_what_cannot_be_read_is_none_of_
     search.page(rows)
     assert search.payloads(stored("order-7"), None, stored("order"), stored("my-order-7")) == [3, 4, 5, 6]
     assert (search.found, search.walk.looked, search.walk.ended) == ([[3]], 7, True)
+
+
+def test_it_begins_at_the_low_water_mark() -> None:
+    """Below it lie only deleted rows, which cost as much to pass by as others."""
+    read = Search(low_water=700).asked()
+    assert (read.after_wait_at, read.after_key) == (700, -1)
 
 
 def test_where_no_message_has_a_key_nothing_is_read() -> None:

@@ -104,6 +104,14 @@ def test_a_page_that_ends_before_a_class_that_was_read_is_followed_by_what_it_le
 # ---------------------------------------------------------------- the dead
 
 
+def test_pages_begin_at_the_low_water_mark(disk: Disk) -> None:
+    """Below it lie only deleted rows, which cost as much to pass by as others. Here one is left, to tell."""
+    disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * 2)])])
+    put = entries((1, 0, 1_000), (1, 1, 2_000), block_rows=2)
+    disk.store.commit([SaveCheckpoint(UID, 1, 1_500, put=put)])
+    assert rows(page(disk, begin=True)) == [1]
+
+
 def dead(disk: Disk, count: int) -> None:
     """So many messages, of which the last one died first; each has a reason."""
     disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * count)])])
