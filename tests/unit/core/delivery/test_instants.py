@@ -179,3 +179,17 @@ def test_a_goodbye_before_the_instant_keeps_the_message_here() -> None:
     stage.frame(ConsumerAction.GOODBYE, 10)
     assert push_only(stage, 20) == (False, [])
     assert stage.run(20) == []
+
+
+def test_what_was_not_laid_out_leaves_as_soon_as_the_leadership_is_confirmed() -> None:
+    stage = Stage()
+    keys = stage.insert([20], expires_ms=60_000)
+    stage.attach(0)
+    stage.run(0)
+    stage.leds[1].answering = False
+    stage.tick(20)
+    stage.dispatcher.next_deadline_us(at(20))
+    stage.leds[1].answering = True
+    assert push_only(stage, 20.5) == (False, []), "it is not pushed, and not left out"
+    (push,) = stage.run(20.5)
+    assert keys_in(push) == keys

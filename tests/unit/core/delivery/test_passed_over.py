@@ -217,3 +217,14 @@ def test_what_had_not_expired_by_the_stamp_of_the_record_that_ends_it_is_looked_
     stage.attach(70, attach=2, number=2)
     assert pushed_at(stage, 71, looks=3) == []
     assert led.timeline.live_count == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_look_has_taken_beyond_the_credit_is_delivered_later(kind: str) -> None:
+    """Behind what is passed over a look takes more at a time than it wants."""
+    stage = Stage(kind=kind)
+    of_job(stage, 9)
+    free = stage.insert([101] * 40)
+    cancel(stage)
+    stage.attach(200, credit=3)
+    assert sorted(pushed_at(stage, 201, looks=30)) == free

@@ -104,6 +104,15 @@ def test_nothing_leaves_before_its_payload_is_here(count: int) -> None:
     assert [len(bodies[0]) for _, message, bodies in stage.sent if message is push] == [4 * count]
 
 
+@pytest.mark.parametrize("count", [1, 40])
+def test_each_row_leaves_with_its_own_payload(count: int) -> None:
+    stage, keys = granted([20] * count, credit=count)
+    [push] = stage.run(20)
+    [bodies] = [bodies for _, message, bodies in stage.sent if message is push]
+    assert keys_in(push) == keys
+    assert b"".join(bodies) == b"".join(stage.leds[1].payloads[key] for key in keys)
+
+
 def test_less_than_half_a_lease_goes_back_instead() -> None:
     stage, keys = granted([20], lease_ms=1_000)
     token = next(record.sequence for record in stage.leds[1].log if record.kind == RecordKind.LEASE)

@@ -102,3 +102,17 @@ def test_a_status_of_one_topic_has_nothing_of_others() -> None:
         assert list(told["topics"]) == ["mail"]
         assert len(told["topics"]["mail"]["partitions"]) == 2
         assert {each["topic"] for each in told["consumers"]} <= {"mail"}
+
+
+def test_a_status_tells_what_is_due_in_each_second_of_the_next_minute() -> None:
+    with mesh() as found:
+        client = found.client()
+        client.create_topic("mail", partitions=1)
+        client.create_topic("quiet", partitions=1)
+        for seconds in (5, 5, 50, 70):
+            client.producer("mail").schedule(b"x", timedelta(seconds=seconds))
+        topics = client.connection.run(calls.status(), 60)["topics"]
+    [mail], [quiet] = (topics[name]["partitions"] for name in ("mail", "quiet"))
+    due = mail["due_next_minute"]
+    assert (len(due), [count for count in due if count]) == (60, [2, 1])
+    assert "due_next_minute" not in quiet

@@ -160,3 +160,14 @@ def test_a_limited_topic_gets_no_more_partitions() -> None:
     reply = answered(asked(broker(partitions=1), '{"rate":5}', partitions=2))
     assert "has 1 partition, not 2" in reply.text
     assert ordered(asked(broker(partitions=1), '{"rate":5}')).settings.rate == 5
+
+
+def test_a_broker_that_is_not_registered_just_now_adds_no_partitions() -> None:
+    """Its session has expired, perhaps with those of others: it does not know where they could be."""
+    core = broker()
+    others = {
+        name: Registration(name, 1, f"s-{name}", f"tcp://{name}", feature_level=2) for name in ("b2", "b3")
+    }
+    core.step([RegistrationsSeen(others)], NOW)
+    assert answered(asked(core, "{}", partitions=4)).code == Code.COORDINATOR_UNAVAILABLE
+    assert ordered(asked(core)).added == ()

@@ -239,3 +239,25 @@ def test_a_sender_is_counted_for_what_it_has_scheduled_and_nothing_twice(
     led.proposals.applied(record, Applied(results=[result]))
     hours = led.ctx.metrics.statistics.document(0)["rows"]
     assert sum(hour["senders"].get((b"c" * 16).hex(), 0) for hour in hours) == rows
+
+
+def test_what_is_applied_makes_room_though_more_follows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where something is always under way, clients would soon be refused for good."""
+    monkeypatch.setattr(limits, "UNAPPLIED_BYTES_MAX", 8 << 10)
+    led = Led()
+    result = RequestResult(b"c" * 16, 1, Code.OK, 1, 0, 0)
+    for number in range(1, 40):
+        assert led.ask(led.request(number)) is None
+        led.proposals.end_turn(NOW)
+        if number > 2:
+            led.proposals.applied(led.log[number - 3], Applied(results=[result]))
+    assert len(led.log) == 39
+
+
+def test_a_store_that_takes_no_more_messages_takes_what_ends_them() -> None:
+    """Else it would never have room again."""
+    led = Led()
+    led.ctx.inserts_refused = "disk_full"
+    assert led.ask(led.request(1)) == Code.DISK_FULL
+    for number, kind in enumerate((RecordKind.ACK, RecordKind.CANCEL), 2):
+        assert led.ask(led.request(number, kind)) is None

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from dueq import limits
 from dueq.core.ports.events import Route
 from dueq.core.state.summary import Summary
+from dueq_codecs.digest import request_digest
 from dueq_codecs.messages import Ack, ChangeRequest, Code
-from dueq_codecs.records import RecordKind
-from tests.unit.core.partition.test_leaderships_that_end import CLIENT, Stage
+from dueq_codecs.records import FEATURE_LEVEL, RecordKind
+from dueq_codecs.topic_settings import AS_CREATED
+from tests.unit.core.partition.test_leaderships_that_end import CLIENT, TOPIC, Stage
 from tests.unit.core.replica_stage import UID, entry, filled
 
 
@@ -54,3 +59,24 @@ def test_an_ack_that_somebody_waits_for_brings_an_end_of_turn() -> None:
     stage.ctx.touched.clear()
     stage.partition.ack_received(stage.peer("b2"), Ack(UID, 1, 0), stage.mono_us, stage.now)
     assert UID in stage.ctx.touched
+
+
+def test_nothing_is_taken_before_the_settings_that_a_topic_was_created_with() -> None:
+    """It would be delivered though the topic is paused, for one."""
+    stage = Stage()
+    stage.partition.topic_changed(
+        replace(TOPIC, settings=AS_CREATED.changed({"paused": True}, "a" * 32)), stage.now
+    )
+    stage.serve()
+    request = ChangeRequest(1, RecordKind.CANCEL, "t", UID, CLIENT, 1, 0)
+    request.first, request.target_sequence = np.full(1, 1_000, np.uint64), np.ones(1, np.uint64)
+    request.target_row, request.token = np.zeros(1, np.uint16), np.zeros(1, np.uint64)
+    request.digest = request_digest(request)
+    refusal = stage.partition.request(Route(b"client"), request, [], stage.now)
+    assert refusal is not None
+    assert refusal.code == Code.BUSY
+    stage.ctx.levels |= dict.fromkeys(("b2", "b3"), FEATURE_LEVEL)
+    for _ in range(3):
+        stage.partition.tick(stage.now)
+        stage.acked()
+    assert stage.partition.request(Route(b"client"), request, [], stage.now) is None

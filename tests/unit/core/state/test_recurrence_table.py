@@ -188,3 +188,14 @@ def test_messages_on_their_way_are_counted_for_their_own_recurrence(table: Recur
         assert recurrence.unfinished == unfinished
     table.count(rows, 0, -1, 1)
     assert recurrence.unfinished == 0
+
+
+def test_a_recurrence_is_after_a_restart_what_a_request_has_made_of_it(table: RecurrenceTable) -> None:
+    """Whatever it was before: what was paused fires no more, though there is no record of that in the log any more."""
+    saved = {row.key: row for row in table.changed_rows()}
+    for action, following in [(PAUSE, 0), (RESUME, NOON), (UPDATE, NOON + SECOND)]:
+        assert table.act(act(action, following), NO_U8) is Outcome.DONE
+        saved |= {row.key: row for row in table.changed_rows()}
+        again = RecurrenceTable(BodyTable())
+        again.recover(list(saved.values()))
+        assert again.export() == table.export(), action

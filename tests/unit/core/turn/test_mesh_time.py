@@ -452,3 +452,11 @@ def test_a_clock_is_convicted_of_what_no_slow_answer_can_have_made() -> None:
             measure(clock, peer, -251, now, trip_us=700_000, there_us=0)
         clock.turn(now)
     assert clock.excess(now)
+
+
+def test_a_majority_acquits_a_clock_though_others_are_out_of_reach() -> None:
+    """What was measured of those before still stands, and would have the broker hand over once more."""
+    clock = settled()
+    verdicts(clock, {"b2": -600, "b3": -610}, 3)
+    now = verdicts(clock, {"b2": 0}, 1, 3_000)
+    assert not clock.excess(now)
