@@ -213,3 +213,12 @@ def test_an_ack_of_the_epoch_before_does_not_leave_with_a_later_echo(stage: Stag
 def test_inherited_leases_count_from_when_nobody_else_can_push_them() -> None:
     """The earlier leader's clock may be the slower one by twice the drift of one."""
     assert inherited_from_us(1_000_000) >= 1_000_000 + CONFIRM_US * (1 + 2 * limits.CLOCK_DRIFT_PPM / 1e6)
+
+
+def test_an_ack_that_comes_late_takes_nothing_from_a_later_one(stage: Stage) -> None:
+    leading = _leading(stage, "b2", "b3")
+    stage.pass_ms(CONFIRM_US // 1000 + 50, "b2", "b3")
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 1)
+    stage.acked_by("b2", 1, asked_us=stage.mono_us - CONFIRM_US - 1)
+    assert leading.confirmed(stage.now)

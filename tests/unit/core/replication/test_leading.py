@@ -288,3 +288,86 @@ def test_a_leader_is_busy_while_a_record_waits_for_its_commit(stage: Stage) -> N
     for name in ("b2", "b3"):
         stage.acked_by(name, 2)
     assert not stage.replica.busy
+
+
+# ---------------------------------------------------------------- what its followers are sent
+
+
+def under_way_to(stage: Stage, name: str) -> list[int]:
+    """Take the sequences of the records that leave for a follower."""
+    found, stage.peer(name).appends = stage.peer(name).appends, []
+    return [entry.record.sequence for append in found for entry in append.entries]
+
+
+def record(stage: Stage) -> None:
+    """A record is appended in a turn of its own."""
+    stage.replica.append(Record(RecordKind.LEASE, UID, 0, 0, 0), b"", stage.now)
+    stage.sync()
+    stage.tick()
+
+
+def test_its_first_record_bears_the_time_of_the_mesh(stage: Stage) -> None:
+    """By that the partition grows older, and forgets what it keeps for a while."""
+    begun_ms = stage.now.wall_ms
+    stage.lead("b2", "b3")
+    barrier = stage.replica.entry(1)
+    assert barrier is not None
+    assert begun_ms <= barrier.record.stamp <= stage.now.wall_ms
+
+
+def test_an_ack_that_says_nothing_new_does_not_put_off_what_is_sent_again(stage: Stage) -> None:
+    leads_level(stage)
+    record(stage)
+    under_way_to(stage, "b2")
+    for _ in range(limits.RESEND_MS // 50 + 2):
+        stage.acked_by("b2", 1)
+        stage.pass_ms(50, "b2", "b3")
+    assert 2 in under_way_to(stage, "b2")
+
+
+def test_no_more_than_a_window_is_under_way_to_a_follower(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has no room for would fill the memory of both, and be sent again and again."""
+    monkeypatch.setattr(limits, "APPEND_WINDOW_RECORDS", 2)
+    leads_level(stage)
+    under_way_to(stage, "b2")
+    for _ in range(5):
+        record(stage)
+    assert under_way_to(stage, "b2") == [2, 3]
+    stage.acked_by("b2", 3)
+    stage.tick()
+    assert under_way_to(stage, "b2")[0] == 4
+
+
+# ---------------------------------------------------------------- who takes over
+
+
+def test_a_takeover_whose_reply_comes_after_records_of_a_later_leader_is_not_led(stage: Stage) -> None:
+    """The node that names that one has not been read yet."""
+    stage.node("", 0, "b1", "b2", "b3")
+    stage.pass_ms(100, "b2", "b3")
+    stage.votes(b2=True, b3=True)
+    stage.append("b2", 2, (0, 0), 2)
+    stage.answer(SetOutcome.DONE)
+    assert not stage.replica.is_leader
+
+
+def test_who_asks_for_votes_is_not_taken_for_the_leader_that_the_node_still_names(stage: Stage) -> None:
+    """It has given up, and is heard: nobody would lead for as long as it lives."""
+    stage.append("b2", 1, (0, 0), 1)
+    stage.sync()
+    stage.node("b2", 1, "b1", "b2", "b3", incarnation=22)
+    for name, consent in (("b3", False), ("b2", True)):
+        stage.replica.vote_requested(stage.peer(name), VoteRequest(UID, 5, 1, 1, 1), stage.now)
+        assert stage.peer(name).votes.pop().consent is consent
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_the_only_member_that_lives_takes_over_where_another_replica_can_replace_the_dead_one(
+    stage: Stage, alive: bool
+) -> None:
+    stage.node("", 1, "b1", "b2")
+    stage.peer("b2").registered, stage.peer("b3").registered = False, alive
+    stage.pass_ms(600, "b3")
+    assert [order.node.isr for order in stage.orders] == ([(B1, B2)] if alive else [])

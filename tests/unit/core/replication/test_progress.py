@@ -175,3 +175,11 @@ def test_a_state_that_does_not_fit_is_noticed(state: State, match: int, followin
     progress.match, progress.next = match, following
     with pytest.raises(InvariantViolated):
         progress._become(state, START)
+
+
+def test_what_follows_a_lost_record_does_not_put_off_that_it_is_sent_again() -> None:
+    progress = replicated()
+    progress.sent(1, 20, at(10_000))
+    progress.sent(1, 20, at(9_999 + limits.RESEND_MS))
+    progress.resend(at(10_000 + limits.RESEND_MS))
+    assert progress.next == 21

@@ -66,3 +66,15 @@ def test_old_records_are_read_when_a_few_other_reads_for_followers_have_ended(st
     stage.ctx.follower_reads.begin(begin, first=True)
     stage.ctx.follower_reads.begin(begin, first=True)
     assert began == ["another"], "the read for b3 has ended, and no other one"
+
+
+def test_what_follows_the_records_that_were_read_is_read_next(stage: Stage) -> None:
+    """Else a follower that lacks more than one read brings would never have the rest."""
+    leading = leading_without_cache(stage)
+    leading.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 1, 1, 1), stage.now)
+    [read] = [effect.request for effect in stage.ctx.take() if isinstance(effect, Read)]
+    stage.ctx.read_done(read.token, LogRead(read.token, UID, 2, [entry(2, 1), entry(3, 1)]), stage.now)
+    stage.acked_by("b3", 3)
+    leading.followers.send_all(stage.now)
+    reads = [effect.request for effect in stage.ctx.take() if isinstance(effect, Read)]
+    assert 4 in [each.from_sequence for each in reads if isinstance(each, ReadLog)]

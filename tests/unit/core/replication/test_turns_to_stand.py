@@ -45,3 +45,14 @@ def test_a_member_that_is_silent_has_no_turn_though_its_registration_lasts(
     stage.node("", 1, "b1", "b2", "b3")
     stage.replica.tick(stage.now)
     assert stands(stage) is silent
+
+
+def test_a_broker_that_has_stepped_aside_leaves_the_others_their_turns() -> None:
+    """Its clock is wrong, or it was told to: it leads only where nobody else does."""
+    stage = Stage()
+    stage.ctx.step_aside_until_us = stage.mono_us + 60_000_000
+    stage.node("", 1, "b1", "b2", "b3")
+    stage.pass_ms(3 * TURN_MS, "b2", "b3")
+    assert not stands(stage)
+    stage.pass_ms(60_000, "b2", "b3")
+    assert stands(stage)
