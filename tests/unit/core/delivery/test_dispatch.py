@@ -126,6 +126,16 @@ def test_a_long_push_is_cut_by_bytes() -> None:
     assert [len(b"".join(bodies)) for _, m, bodies in stage.sent if m in pushes] == [2_000_000, 1_000_000]
 
 
+def test_one_turn_leases_a_whole_record_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "RECORD_ROWS_MAX", 3)
+    stage = Stage(partitions=4)
+    for uid in stage.leds:
+        stage.insert([10] * 3, uid=uid)
+    stage.attach(0, credit=100)
+    stage.tick(0)
+    assert [led.open[-1].rows for led in stage.leds.values()] == [3] * 4
+
+
 def test_a_spike_is_leased_in_records_of_bounded_size_without_waiting() -> None:
     stage = Stage()
     for _ in range(3):

@@ -24,6 +24,9 @@ class Replica:
         self.checkpoints: Deadlines[int] = Deadlines()
         self.under_way: list[Callable[[Now], None]] = []
         self.told: list[str] = []
+        self.hidden: frozenset[int] = frozenset()
+        self.seen: list[frozenset[int]] = []
+        self.touched = False
         context: Any = self
         self.care = Checkpoints(context, context, context, NOW)
 
@@ -31,7 +34,7 @@ class Replica:
         return SimpleNamespace(applied=self.applied)
 
     def hidden_jobs(self) -> frozenset[int]:
-        return frozenset()
+        return self.hidden
 
     def checkpoint_saved(self, applied: int) -> None:
         """It is all the same to these tests."""
@@ -40,13 +43,17 @@ class Replica:
         """It is saved by `saved`."""
 
     def touch(self, partition: object) -> None:
-        """It is asked by the test."""
+        self.touched = True
 
     def when_persisted(self, then: Callable[[Now], None]) -> None:
         self.under_way.append(then)
 
     def ask(self, name: str) -> None:
-        self.care.after(lambda hidden, now: self.told.append(name), NOW)
+        def saved(hidden: frozenset[int], now: Now) -> None:
+            self.told.append(name)
+            self.seen.append(hidden)
+
+        self.care.after(saved, NOW)
 
     def made(self) -> bool:
         return self.care.make(NOW) is not None
@@ -91,3 +98,27 @@ def test_checkpoints_are_made_again_after_the_disk_was_filled_anew_while_one_was
     replica.applied = 7
     replica.ask("of the disk that came")
     assert replica.made()
+
+
+def test_none_is_made_while_somebody_reads_the_disk_as_it_is() -> None:
+    replica = Replica()
+    replica.applied = 5
+    replica.ask("first")
+    replica.care.hold()
+    assert not replica.made()
+    replica.touched = False
+    replica.care.let_go()
+    assert replica.touched, "there may be nothing else that would have it made"
+    assert replica.made()
+
+
+def test_who_waits_is_told_which_jobs_hid_their_messages_at_that_checkpoint() -> None:
+    """What it reads then has messages that nobody is shown."""
+    replica = Replica()
+    replica.applied, replica.hidden = 5, frozenset({8})
+    replica.ask("first")
+    assert replica.made()
+    replica.hidden = frozenset()
+    replica.saved()
+    replica.ask("second")
+    assert replica.seen == [frozenset({8}), frozenset({8})]

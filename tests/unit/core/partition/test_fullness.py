@@ -12,7 +12,7 @@ from dueq import limits
 from dueq.core.partition.fullness import UnderWay, fullness, fullness_of_names, names_of
 from dueq.core.ports.names import hashes_of
 from dueq_codecs.messages import ChangeRequest, Code
-from dueq_codecs.records import RecordKind
+from dueq_codecs.records import Record, RecordKind
 
 KEY = np.ones(1, np.uint64)
 
@@ -70,7 +70,8 @@ CASES = {
 @pytest.mark.parametrize("bound", CASES)
 def test_what_is_too_much_is_refused_for_a_while(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     timeline, request, text = CASES[bound]
-    assert fullness(timeline, request, UnderWay()) is None
+    monkeypatch.setattr(limits, bound, 3)
+    assert fullness(timeline, request, UnderWay()) is None, "the last room is taken"
     monkeypatch.setattr(limits, bound, 2)
     refusal = fullness(timeline, request, UnderWay())
     assert refusal is not None
@@ -125,3 +126,25 @@ def test_what_is_kept_already_takes_no_room(known: ChangeRequest, monkeypatch: p
     for bound in ("BODIES_MAX", "GROUPS_MAX", "JOBS_MAX", "PASSES_MAX"):
         monkeypatch.setattr(limits, bound, 1)
     assert fullness(names(bodies="a", groups="a", jobs="a", passes="a"), known, UnderWay()) is None
+
+
+@pytest.mark.parametrize(
+    ("bound", "request_"),
+    [
+        ("TRIGGERED_MAX", asked(RecordKind.TRIGGER, target_sequence=KEY)),
+        ("HEADINGS_BYTES_MAX", asked(RecordKind.NACK, document="x", target_sequence=KEY)),
+    ],
+)
+def test_what_is_under_way_needs_room_until_it_is_applied(
+    bound: str, request_: ChangeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their records are short: before the first is applied, a client could send as many as it likes."""
+    monkeypatch.setattr(limits, bound, 2)
+    under_way = UnderWay()
+    for _ in range(2):
+        assert fullness(of(), request_, under_way) is None
+        under_way.begin(request_)
+    assert fullness(of(), request_, under_way) is not None
+    record = Record(request_.kind, 7, 1, 1, 0, document=request_.document, target_sequence=KEY)
+    under_way.end(record)
+    assert fullness(of(), request_, under_way) is None

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dueq import limits
+from dueq.core.partition.fullness import UnderWay
 from dueq.core.partition.proposals import Proposals
 from dueq.core.partition.requests import Refusal
 from dueq.core.ports.effects import SendClient
@@ -19,7 +20,7 @@ from dueq.core.turn.context import Context
 from dueq.core.turn.settings import CoreSettings
 from dueq.instant import Now
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
-from dueq_codecs.records import LogEntry, Outcome, Record, RecordKind
+from dueq_codecs.records import FEATURE_LEVEL, LogEntry, Outcome, Record, RecordKind
 
 UID = 1
 NOW = Now(1_700_000_000_000_000, 5_000_000)
@@ -61,6 +62,8 @@ class Led:
         self.orphaned: list[int] = []
         self.names: list[Any] = []
         self.crowded: Any = None
+        self.under_way: list[int] = []
+        """Triggered messages that were under way when each request came."""
         replica: Any = SimpleNamespace(
             uid=UID, serving=True, epoch=1, healthy=lambda now: True, append=self._append
         )
@@ -73,17 +76,20 @@ class Led:
         dispatcher: Any = SimpleNamespace(
             has_waiting=lambda now: False, withhold=lambda uid, keys: np.zeros(len(keys), np.uint64)
         )
-        partition: Any = SimpleNamespace(
+        self.partition: Any = SimpleNamespace(
             uid=UID,
             contents=None,
             level=1,
-            fullness=lambda *_: None,
+            fullness=self._fullness,
             fullness_of_names=lambda request: self.crowded,
             look_up_names=lambda hashes, then, now: self.names.append(then),
             answered=lambda request: None,
         )
         topic: Any = SimpleNamespace(name="t", min_isr=2)
-        self.proposals = Proposals(self.ctx, topic, replica, uploads, dispatcher, partition)
+        self.proposals = Proposals(self.ctx, topic, replica, uploads, dispatcher, self.partition)
+
+    def _fullness(self, request: ChangeRequest, under_way: UnderWay) -> None:
+        self.under_way.append(under_way.triggered)
 
     def _append(self, record: Record, body: bytes, now: Now) -> LogEntry:
         record.sequence = len(self.log) + 1
@@ -261,3 +267,34 @@ def test_a_store_that_takes_no_more_messages_takes_what_ends_them() -> None:
     assert led.ask(led.request(1)) == Code.DISK_FULL
     for number, kind in enumerate((RecordKind.ACK, RecordKind.CANCEL), 2):
         assert led.ask(led.request(number, kind)) is None
+
+
+def test_what_is_applied_or_led_no_more_is_under_way_no_more() -> None:
+    """What is counted for ever would leave no room for anything in the end."""
+    led = Led()
+    led.partition.level = FEATURE_LEVEL
+    result = RequestResult(b"c" * 16, 1, Code.OK, 1, 0, 0)
+    requests = [led.request(number, RecordKind.TRIGGER) for number in range(1, 6)]
+    for request in requests:
+        request.patient = False
+    for request in requests[:3]:
+        led.ask(request)
+        led.proposals.end_turn(NOW)
+    assert led.under_way == [0, 1, 2]
+    led.proposals.applied(led.log[0], Applied(results=[result]))
+    led.ask(requests[3])
+    assert led.under_way[-1] == 2
+    led.proposals.leadership_lost(NOW)
+    led.ask(requests[4])
+    assert led.under_way[-1] == 0
+
+
+def test_acks_are_taken_while_inserts_have_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They end what is there. Refused, a message would be delivered once more."""
+    monkeypatch.setattr(limits, "UNAPPLIED_BYTES_MAX", 2 << 10)
+    led = Led()
+    number = 1
+    while led.ask(led.request(number)) is None:
+        led.proposals.end_turn(NOW)
+        number += 1
+    assert led.ask(led.request(number, RecordKind.ACK)) is None

@@ -181,3 +181,57 @@ def test_a_whole_upload_of_a_leadership_that_has_ended_can_be_named_by_the_next_
     follower.uploads.leadership_lost()
     assert not follower.lacks(2)
     assert follower.dropped_after(limits.UPLOAD_IDLE_MS + 1)
+
+
+def test_a_record_waits_for_each_of_its_chunks() -> None:
+    """A record that is taken without one is acked, and its payload may be on no disk when the leader dies."""
+    follower = Follower()
+    assert follower.lacks(2)
+    for chunk, lacking in ((0, True), (1, False)):
+        follower.chunk(chunk)
+        follower.sync()
+        assert follower.lacks(2) is lacking
+
+
+def test_what_a_record_of_the_log_names_is_held_until_that_very_record_is_trimmed() -> None:
+    follower = Follower()
+    follower.uploads.named(UPLOAD, 7)
+    follower.uploads.trimmed(7)
+    follower.chunk(0)
+    follower.sync()
+    assert not follower.dropped_after(limits.UPLOAD_IDLE_MS + 1)
+
+
+def test_what_a_record_named_that_was_cut_off_is_taken_again() -> None:
+    """The next leader may have it sent anew, and wait for an ack."""
+    follower = Follower()
+    follower.uploads.named(UPLOAD, 7)
+    follower.uploads.orphaned([UPLOAD], follower.stage.now)
+    follower.chunk(0)
+    follower.sync()
+    assert [ack.chunk for ack in follower.stage.peer("b2").upload_acks] == [0]
+
+
+def test_an_upload_that_was_dropped_is_named_by_nobody() -> None:
+    """Its chunks leave the disk: the message would have no payload."""
+    leader = Follower()
+    leader.stage.lead("b2", "b3")
+    for chunk, upload in ((0, 0), (1, UPLOAD)):
+        led_upload(leader.stage, leader.uploads, upload, chunk)
+        for name in ("b2", "b3"):
+            leader.uploads.acked(leader.stage.peer(name), UploadAck(UID, UPLOAD, chunk))
+        leader.stage.sync()
+    assert leader.dropped_after(limits.UPLOAD_IDLE_MS + 1)
+    assert not leader.uploads.complete(UPLOAD, b"c" * 16, limits.CHUNK_BYTES + 1)
+
+
+def test_a_chunk_is_answered_by_the_ack_that_makes_it_safe() -> None:
+    """A client sends few chunks at a time: each that waits for a tick would slow the upload down."""
+    leader = Follower()
+    stage = leader.stage
+    stage.lead("b2", "b3")
+    led_upload(stage, leader.uploads, 0, 0)
+    stage.sync()
+    for name, answered in (("b2", False), ("b3", True)):
+        leader.uploads.acked(stage.peer(name), UploadAck(UID, UPLOAD, 0))
+        assert any(isinstance(effect, SendClient) for effect in stage.ctx.take()) is answered

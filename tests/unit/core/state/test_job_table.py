@@ -234,3 +234,18 @@ def test_a_job_that_was_forgotten_does_not_come_back_with_a_restart() -> None:
     [saved] = jobs.changed_rows()
     grow_old(story, 9)
     assert jobs.changed_rows() == [TableRow(saved.key, None)]
+
+
+def test_a_job_is_worked_off_once_nothing_of_it_is_hidden_or_left_to_be_withdrawn() -> None:
+    story = Story()
+    for job in (HOME, AWAY):
+        story.insert(job, NOON + 1)
+    home, away = (story.timeline.jobs.by_key[job] for job in (HOME, AWAY))
+    hidden = story.timeline.waiting_hot()
+    assert (home.cleared, away.cleared) == (False, False)
+    story.act(HOME, JobAction.COMMIT)
+    story.act(AWAY, JobAction.ABORT)
+    assert (home.cleared, away.cleared) == (False, False)
+    story.act(HOME, JobAction.CLEARED)
+    story.named(RecordKind.CANCEL, hidden[hidden["job"] == away.number], token=np.zeros(1, np.uint64))
+    assert (home.cleared, away.cleared) == (True, True)

@@ -178,6 +178,20 @@ def test_what_is_restored_goes_on_where_it_was() -> None:
     assert rows(after)[0]["delivered"] == 3
 
 
+def test_whatever_is_counted_is_seen_to_have_changed() -> None:
+    """By that it is written to the disk: what is not would be lost with the next restart."""
+    statistics = Statistics()
+    marks = []
+    for _ in range(2):
+        statistics.scheduled("t", CLIENT, 1, NOW_MS)
+        marks.append(statistics.items()[0][1].changes)
+        statistics.pushed("t", entries((NOW_MS, 1)), NOW_MS * 1000)
+        marks.append(statistics.items()[0][1].changes)
+        statistics.pushed_together("t", NOW_MS, 2, 1, NOW_MS * 1000)
+        marks.append(statistics.items()[0][1].changes)
+    assert marks == sorted(set(marks))
+
+
 @pytest.mark.parametrize(
     "change", [{"lateness": [1]}, {"senders": 5}, {"delivered": "x"}, {"lateness": None}]
 )
