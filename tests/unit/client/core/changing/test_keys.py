@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from dueq import limits
@@ -10,10 +13,11 @@ from dueq.client.calls import Once
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed, Deliver, Failed, Send
 from dueq.client.message_ids import MessageIds
-from dueq.errors import InvalidRequest, PayloadTooLarge
+from dueq.errors import InvalidRequest, KeyTaken, PartialFailure, PayloadTooLarge
 from dueq.ids import from_text
 from dueq_codecs.messages import ChangeReply, ChangeRequest, ChunkRequest, Code, ConsumerFrame
 from dueq_codecs.meta import with_key
+from dueq_codecs.records import Outcome
 from dueq_codecs.rules import homes_of_keys, key_hashes
 from dueq_codecs.topic_settings import TopicSettings
 from tests.unit.client.stage import TOPIC, Stage, of, ok, push, sent
@@ -101,6 +105,32 @@ def test_the_rows_of_each_home_are_cut_into_requests_and_get_their_ids_in_the_or
     assert [held[row] for row in range(0, rows, 97)] == texts[::97]
     [columns] = completed.value.id_runs()
     assert sum(column.nbytes for column in columns) < 15 * rows
+
+
+def test_a_call_tells_which_row_was_refused_though_all_its_rows_elsewhere_were_taken() -> None:
+    stage = Stage(uids={1: "a", 2: "a"}, settings=TopicSettings(version=1, keys="unique").encode())
+    stage.connect()
+    stage.learn_topic()
+    keys = [f"k{row}" for row in range(6)]
+    requests = sent(stage.step(insert([b"x"] * 6, [*keys])), ChangeRequest)
+    assert [request.uid for request in requests] == [1, 2]
+    of_first, of_second = requests
+    stage.receive("a", ok(of_first, 5))
+    outcomes = [0] * (of_second.rows - 1) + [Outcome.TAKEN]
+    one = np.array([1], np.uint64)
+    met = replace(
+        ok(of_second, 6, outcomes=outcomes), present_first=one, present_sequence=one, present_row=one.astype(np.uint16),
+        present_due=one,
+    )  # fmt: skip
+    [completed] = of(stage.receive("a", met), Completed)
+    homes = homes_of_keys(key_hashes([key.encode() for key in keys])[0], 2).tolist()
+    refused = max(row for row, home in enumerate(homes) if home == 1)
+    for tell in (completed.value.ids, lambda: MessageIds.of(completed.value)):
+        with pytest.raises(PartialFailure) as told:
+            tell()
+        assert [isinstance(row, KeyTaken) for row in told.value.outcomes] == [
+            row == refused for row in range(6)
+        ]
 
 
 def test_a_row_without_a_group_goes_where_its_idempotency_key_is_at_home_also_beside_rows_of_groups() -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed, Failed, LeaseLost, Send
 from dueq.errors import ClientClosed
-from dueq_codecs.messages import ChangeRequest, Code, ConsumerAction, ConsumerFrame, ConsumerReply
+from dueq_codecs.messages import (
+    ChangeRequest,
+    Code,
+    ConsumerAction,
+    ConsumerFrame,
+    ConsumerReply,
+    MetadataRequest,
+)
 from dueq_codecs.records import RecordKind
 from tests.unit.client.stage import (
     CONSUMER,
@@ -203,9 +210,12 @@ def test_a_consumer_that_hears_of_another_leader_attaches_to_it_though_the_first
     stage = Stage(["a", "b"], {1: "a"})
     [frame] = attached(stage).values()
     stage.answer_metadata(stage.run_until(500))
-    assert sent(stage.answer_metadata(stage.receive("a", moved(frame))), ConsumerFrame) == []
+    stage.step(ms=600)
+    asking = stage.receive("a", moved(frame))
+    assert sent(asking, MetadataRequest)
+    assert sent(stage.answer_metadata(asking), ConsumerFrame) == []
     stage.leaders, stage.epoch = {1: "b"}, 2
-    effects = stage.run_until(700)
+    effects = stage.run_until(800)
     [attach] = sent(stage.answer_metadata(effects), ConsumerFrame)
     assert (attach.action, attach.leader) == (ConsumerAction.ATTACH, "b")
 

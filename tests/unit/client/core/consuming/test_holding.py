@@ -190,6 +190,14 @@ def test_answered_beats_keep_the_leases() -> None:
     assert not of(confirm_all(stage, 20_000), LeaseLost)  # type: ignore[arg-type]
 
 
+def test_the_answers_of_a_leader_keep_the_leases_of_all_its_partitions() -> None:
+    stage = Stage(uids={1: "a", 2: "a", 3: "a"})
+    attached(stage)
+    for uid in (1, 2, 3):
+        delivered(stage, "a", b"x", number=uid, uid=uid, left_ms=60_000)
+    assert not of(confirm_all(stage, 20_000), LeaseLost)  # type: ignore[arg-type]
+
+
 def test_a_lease_of_a_leader_that_was_silent_is_given_a_new_chance() -> None:
     stage = Stage()
     attached(stage)

@@ -210,6 +210,19 @@ def test_a_leader_that_was_silent_is_not_asked_about_what_is_being_settled(
     assert (late.held_token.tolist(), late.aside) == ([delivery.token] * aside, aside)
 
 
+def test_a_leader_that_was_silent_hears_that_leases_were_given_up() -> None:
+    """By a beat it would hear that its consumer lives, and would keep them to their ends."""
+    stage = Stage()
+    attached(stage)
+    delivered(stage, "a", b"x", left_ms=600_000)
+    frames: list[ConsumerFrame] = []
+    while stage.ms < 8_000:
+        stage.receive("a", SOMETHING)
+        frames += sent(stage.run_until(stage.ms + 500), ConsumerFrame)
+    assert {frame.action for frame in frames[:-1]} == {ConsumerAction.BEAT}
+    assert (frames[-1].action, len(frames[-1].held_token)) == (ConsumerAction.ATTACH, 0)
+
+
 def test_what_another_leads_is_listed_behind_what_is_asked_about() -> None:
     """The leader takes the last ones for those aside. It does not answer who states as plain what another leads."""
     stage = Stage(["a", "b"], {1: "a", 2: "b"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 from dueq.client.core.consuming.session import NUMBERS_KEPT, PROMISE_US, Attaches, Session
 from dueq_codecs.messages import ConsumerReply, Push
 from tests.unit.client.stage import push
@@ -43,6 +45,15 @@ def test_an_answer_that_was_overtaken_confirms_nothing() -> None:
     assert session.limit == 10
 
 
+def test_of_frames_that_nobody_answers_the_first_are_forgotten() -> None:
+    """A leader may be away for days."""
+    session = stating(*[4] * (NUMBERS_KEPT + 2))
+    session.confirm(2, LIFE, 0)
+    assert session.answered_us == 0
+    session.confirm(3, LIFE, 0)
+    assert session.answered_us == 2
+
+
 def test_a_leaders_patience_counts_from_the_latest_frame_that_it_has_answered() -> None:
     session = stating(4, 4, 4)
     session.confirm(2, LIFE, 0)
@@ -62,6 +73,18 @@ def test_what_has_come_before_an_older_answer_is_coming_no_more() -> None:
     assert session.coming == 2
     session.used(2, session.attach, 54)
     assert session.coming == 0
+
+
+def test_a_session_does_not_grow_with_the_pushes_of_an_attach() -> None:
+    """It may stay attached for years."""
+    session = Session("a", Attaches(0), 0)
+    session.begin(0)
+    sizes: list[int] = []
+    for number in range(1, 10 * NUMBERS_KEPT):
+        session.saw_push(number, complete=True)
+        session.used(1, session.attach, number)
+        sizes.append(len(pickle.dumps(session)))
+    assert sizes[-1] < 1.5 * sizes[NUMBERS_KEPT]
 
 
 def test_an_answer_that_a_later_one_has_overtaken_says_nothing() -> None:

@@ -127,6 +127,18 @@ def test_each_row_of_a_request_has_what_its_own_decision_said() -> None:
     assert (ack.rows, list(ack.reasons)) == (1, ["filtered"])
 
 
+def test_of_decisions_that_are_confirmed_nothing_is_left_to_be_looked_at() -> None:
+    """A request is given up after a quarter of an hour: by then there would be a million of them."""
+    stage = Stage()
+    attached(stage)
+    for number in range(1, 1_001):
+        [delivery] = delivered(stage, "a", b"x", number=number, token=60 + number)
+        delivery.handed = True
+        [request] = settle(stage, RecordKind.ACK, delivery)
+        stage.receive("a", ok(request, 99, outcomes=[Outcome.DONE]))
+    assert len(stage.core._context.timers) < 600
+
+
 def patient_acks(stage: Stage, *deliveries: Delivery) -> list[ChangeRequest]:
     """The user is done with them and waits for nothing; returns the requests once they were gathered."""
     stage.step(events.Settle(CONSUMER, RecordKind.ACK, deliveries))
