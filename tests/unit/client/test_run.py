@@ -38,9 +38,13 @@ def test_a_run_that_was_stopped_before_takes_nothing_and_puts_the_handlers_back(
         consumer.run(print)
 
 
-def test_a_signal_drains(broker: FakeBroker, client: Client) -> None:
+@pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGTERM, signal.SIGINT)])
+def test_a_signal_drains_and_another_one_does_not_cut_that_short(
+    broker: FakeBroker, client: Client, signals: tuple[signal.Signals, ...]
+) -> None:
     def handler(message: Message) -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        for number in signals:
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     consumer = client.consumer("departures")
     with consumer:
