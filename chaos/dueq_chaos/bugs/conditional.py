@@ -162,7 +162,7 @@ CONDITIONAL: Final = (
             ),
         ),
         seeds=0,
-        finders=(93000072, 93000109),
+        finders=(98322100, 98322028),
     ),
     Bug(
         "lease-being-settled-comes-again",
