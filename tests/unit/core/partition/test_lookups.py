@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dueq.core.partition.cold_reading import ColdReading
-from dueq.core.partition.lookups import Lookups
-from dueq.core.ports.entry import NO_ENTRIES
+from dueq.core.partition.lookups import Lookups, message_document
+from dueq.core.ports.entry import NO_ENTRIES, State
 from dueq.core.ports.persistence import EntriesRead, IndexScanned
 from dueq.core.state.cold import ColdIds, Hold
 from dueq.core.state.residency import ScanWanted
@@ -17,6 +17,7 @@ from dueq.core.turn.context import Context
 from dueq.core.turn.settings import CoreSettings
 from dueq.instant import Now
 from dueq_codecs.records import NO_U16, NO_U64
+from tests.unit.core.led import Stage, at
 
 UID = 1
 NOW = Now(60_000_000, 60_000_000)
@@ -116,3 +117,19 @@ def test_what_was_read_of_a_disk_that_was_wiped_since_is_not_taken_for_the_state
     assert (memory.taken, told) == ([], [])
     answer(*ask())
     assert (memory.taken, told) == (["entries", "page"], ["read", "hot"])
+
+
+def test_a_message_that_was_only_chosen_for_a_consumer_is_told_as_one_that_nobody_has_tried() -> None:
+    stage = Stage()
+    [key] = stage.insert([20])
+    stage.attach(0)
+    timeline = stage.leds[1].timeline
+    told = []
+    for ms in (0, 20):
+        stage.run(ms)
+        rows = timeline.rows(np.array([key], np.uint64))
+        assert rows["state"][0] == State.LEASED
+        document = message_document(timeline, rows, stage.dispatcher.lease_of(1, key, at(ms)))
+        assert document is not None
+        told.append((document["state"], document["attempt"]))
+    assert told == [("waiting", 0), ("leased", 1)]

@@ -205,6 +205,17 @@ def test_requests_that_are_alike_make_no_record_of_more_rows_than_one_may_have(
     assert [record.rows for record in led.log] == [2, 1]
 
 
+def test_requests_that_are_alike_make_no_record_of_more_bytes_than_one_may_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "RECORD_BYTES_MAX", 2)
+    led = Led()
+    for number in (1, 2, 3):
+        led.ask(led.request(number))
+    led.proposals.end_turn(NOW)
+    assert [record.rows for record in led.log] == [2, 1]
+
+
 def test_a_record_that_moves_messages_says_where_to() -> None:
     led = Led()
     for number, due in ((1, 70), (2, 90)):

@@ -10,9 +10,10 @@ import pytest
 
 from dueq import limits
 from dueq.core.partition.recurrences import Recurrences
+from dueq.core.ports.entry import WIDE
 from dueq.core.state.applied import Applied
 from dueq.core.state.body_table import BodyTable
-from dueq.core.state.recurrence_table import ACTION, CREATE, PAUSE, UPDATE, RecurrenceTable
+from dueq.core.state.recurrence_table import ACTION, CREATE, PAUSE, RESUME, UPDATE, RecurrenceTable
 from dueq.core.turn.deadlines import Deadlines
 from dueq.instant import Now
 from dueq.recurring.terms import packed
@@ -31,6 +32,14 @@ def at(ms: int) -> Now:
     return Now((NOON + ms) * 1000, (NOON + ms) * 1000)
 
 
+def wish(action: str, name: str, **terms: object) -> ChangeRequest:
+    """What a client asks of a recurrence."""
+    document = packed({ACTION: action} | terms)
+    request = ChangeRequest(1, RecordKind.RECURRENCE, "t", UID, b"c" * 16, 1, 0, document=document)
+    request.name = name
+    return request
+
+
 class Led:
     """A led partition with an hourly recurrence that waits for noon; its log commits when the test says so."""
 
@@ -47,14 +56,18 @@ class Led:
         self.full = False
         self.end = 20
         self.proposed: list[Record] = []
-        create = Record(RecordKind.RECURRENCE, UID, 7, 1, NOON - EVERY_MS)
-        create.name = "r"
-        create.document = packed({ACTION: CREATE, "every_ms": EVERY_MS} | terms)
-        create.tick = create.following = np.array([NOON], np.uint64)
-        self.recurrences.act(create, NO_U8)
+        self.dispatcher = SimpleNamespace(withhold=lambda uid, keys: np.zeros(len(keys), np.uint64))
+        self.create(7, "r", **terms)
         context: Any = self
         self.care = Recurrences(context, context)
         self.care.begin(at(-EVERY_MS))
+
+    def create(self, number: int, name: str, **terms: object) -> None:
+        create = Record(RecordKind.RECURRENCE, UID, number, 1, NOON - EVERY_MS)
+        create.name = name
+        create.document = packed({ACTION: CREATE, "every_ms": EVERY_MS} | terms)
+        create.tick = create.following = np.array([NOON], np.uint64)
+        self.recurrences.act(create, NO_U8)
 
     def attend(self, uid: int) -> None:
         """It is ticked by the test."""
@@ -78,11 +91,7 @@ class Led:
 
     def asked(self, action: str, name: str = "r", **terms: object) -> Code | None:
         """Whether a client's wish is refused."""
-        request = ChangeRequest(
-            1, RecordKind.RECURRENCE, "t", UID, b"c" * 16, 1, 0, document=packed({ACTION: action} | terms)
-        )
-        request.name = name
-        refusal = self.care.refusal(request)
+        refusal = self.care.refusal(wish(action, name, **terms))
         return refusal.code if refusal is not None else None
 
     @property
@@ -194,3 +203,66 @@ def test_nothing_is_fired_by_a_clock_that_is_on_hold_nor_on_a_disk_that_takes_no
     led.inserts_refused = ""
     led.tick(1)
     assert led.fired == [(0, 0)]
+
+
+def test_the_partition_is_woken_when_the_next_one_is_to_be_looked_at(led: Led) -> None:
+    led.tick(-AHEAD_MS - 500)
+    assert led.wake_ups.next_us() == (NOON - AHEAD_MS) * 1000
+    led.tick(-EVERY_MS)
+    look_again_us = led.wake_ups.next_us()
+    assert look_again_us is not None
+    assert look_again_us < (NOON - AHEAD_MS) * 1000, "mesh time may be set meanwhile"
+
+
+def test_a_tick_that_has_a_message_is_skipped_where_it_is_waited_for_again(led: Led) -> None:
+    """A pause could not take the message back. Replicas refuse a second one: it would be proposed for ever."""
+    led.tick(-AHEAD_MS)
+    led.commit(-AHEAD_MS)
+    led.recurrences.by_number[7].next = NOON
+    led.care.begin(at(-50))
+    led.tick(-50)
+    assert led.fired == [(0, 0), (0, -NOON)]
+    led.commit(-50)
+    assert led.recurrences.by_number[7].next == NOON + EVERY_MS
+
+
+def test_one_that_waits_for_the_end_of_its_last_message_fires_ahead_once_that_has_ended() -> None:
+    led = Led(overlap="skip")
+    recurrence = led.recurrences.by_number[7]
+    recurrence.unfinished = 1
+    led.tick(-AHEAD_MS)
+    assert led.fired == []
+    recurrence.unfinished = 0
+    ended = np.zeros(1, WIDE)
+    ended["recurrence"] = 7
+    led.care.applied(Record(RecordKind.ACK, UID, 21, 1, NOON), Applied(ended=ended), at(-AHEAD_MS + 1_000))
+    led.tick(-AHEAD_MS + 1_000)
+    assert led.fired == [(0, 0)]
+
+
+def test_one_that_is_paused_waits_for_no_tick_whatever_is_changed_until_it_is_resumed(led: Led) -> None:
+    led.recurrences.by_number[7].paused = True
+    for action, waits in ((UPDATE, False), (PAUSE, False), (RESUME, True)):
+        record = Record(RecordKind.RECURRENCE, UID, 30, 1, NOON)
+        led.care.fill(
+            record, wish(action, "r", **({"every_ms": EVERY_MS} if action == UPDATE else {})), at(0)
+        )
+        assert bool(record.following[0]) is waits, action
+
+
+def test_what_fires_together_makes_no_record_that_is_larger_than_a_request(
+    led: Led, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    led.create(8, "s")
+    led.care.begin(at(-AHEAD_MS))
+    monkeypatch.setattr(limits, "REQUEST_BYTES_MAX", led.recurrences.bytes - 1)
+    assert led.tick(-AHEAD_MS), "the other one follows at once"
+    led.tick(-AHEAD_MS + 1)
+    assert [record.recurrence.tolist() for record in led.proposed] == [[7], [8]]
+
+
+def test_what_needs_no_more_room_is_taken_by_a_partition_that_has_none(
+    led: Led, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RECURRENCES_BYTES_MAX", 1)
+    assert led.asked(PAUSE) is None
