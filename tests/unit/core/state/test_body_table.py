@@ -178,3 +178,14 @@ def test_time_passes_by_any_record() -> None:
     story.stamp += MINUTE
     story.apply(Record(RecordKind.BARRIER, UID, story.timeline.applied + 1, 1, story.stamp, LEVEL_OF_KINDS))
     assert not story.kept()
+
+
+def test_a_body_that_is_forgotten_leaves_the_disk() -> None:
+    """After a restart it would be named by new messages, and its bytes are gone."""
+    story = Bodies()
+    story.body(size=20_000)
+    bodies = story.timeline.bodies
+    [saved] = bodies.changed_rows()
+    story.age(BODY_GRACE_MS + MINUTE)
+    assert not story.kept()
+    assert [(row.key, row.value) for row in bodies.changed_rows()] == [(saved.key, None)]

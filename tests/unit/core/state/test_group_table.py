@@ -116,3 +116,12 @@ def test_after_all_numbers_have_been_given_the_next_one_that_none_has_comes() ->
     groups.expire(0, 0)
     groups.recover([TableRow(b"", LAST.to_bytes(4, "big"))])
     assert begun(groups, "d", "e") == [second, third + 1]
+
+
+def test_a_group_keeps_what_a_change_does_not_name() -> None:
+    groups = GroupTable()
+    set_for(groups, "a", '{"rate":2}')
+    set_for(groups, "a", '{"paused":true}')
+    settings = groups.limited["a"].settings
+    assert settings is not None
+    assert (settings.rate, settings.paused) == (2, True)

@@ -149,6 +149,7 @@ def test_a_job_is_forgotten_a_week_after_its_end_once_nothing_is_left_of_it() ->
         story.stamp += AGE_STEP_MS
         story.apply(RecordKind.BARRIER, b"", 0)
     assert list(story.timeline.jobs.by_key) == [AWAY], "a message of it is left"
+    assert not story.timeline.jobs.closed
     story.insert(HOME, NOON, until=0)
     assert story.timeline.jobs.by_key[HOME].number == 3, "numbers are never used again"
 
@@ -249,3 +250,23 @@ def test_a_job_is_worked_off_once_nothing_of_it_is_hidden_or_left_to_be_withdraw
     story.act(HOME, JobAction.CLEARED)
     story.named(RecordKind.CANCEL, hidden[hidden["job"] == away.number], token=np.zeros(1, np.uint64))
     assert (home.cleared, away.cleared) == (True, True)
+
+
+def test_what_comes_at_the_very_instant_of_the_commit_is_in_time() -> None:
+    story = Story()
+    story.stamp = until = NOON + 10 * MINUTE
+    assert story.insert(HOME, until, until=until) == Code.OK
+    assert story.act(HOME, JobAction.COMMIT, until) == Outcome.DONE
+    assert story.timeline.jobs.by_key[HOME].state == JobState.COMMITTED
+
+
+def test_an_open_job_is_not_worked_off_nor_after_a_restart() -> None:
+    """Its messages would be revealed before anybody has decided about it."""
+    story = Story()
+    story.insert(AWAY, NOON + 1)
+    jobs = story.timeline.jobs
+    restarted = JobTable(0, 2, jobs.given)
+    restarted.recover(jobs.changed_rows())
+    for table in (jobs, restarted):
+        assert (table.to_reveal, table.to_withdraw, table.unrevealed) == (None, None, frozenset())
+        assert [job.key for job in table.open] == [AWAY]
