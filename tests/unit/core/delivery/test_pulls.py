@@ -74,6 +74,15 @@ def test_a_pull_gets_what_is_ready_and_is_over() -> None:
     assert stage.run(21) == []
 
 
+def test_a_pull_that_is_over_costs_nothing_more() -> None:
+    """While something was dealt to a pull, each push takes a whole turn."""
+    stage, _ = staged(1)
+    pull(stage, 20)
+    stage.run(20)
+    stage.dispatcher.next_deadline_us(at(20))
+    assert stage.dispatcher.push(at(20.5), stage.clock)
+
+
 def test_with_nothing_ready_it_is_answered_when_its_time_is_over() -> None:
     stage, _ = staged(0)
     pull(stage, 20)

@@ -307,3 +307,28 @@ def test_outcomes_of_a_request_whose_answer_has_left_again_are_nobodys() -> None
     assert kept is not None
     assert kept.answer is not None
     assert kept.answer.outcomes.tolist() == [2]
+
+
+def test_a_floor_whose_answer_never_was_on_the_disk_leaves_the_disk_when_it_rises() -> None:
+    dedup = Deduplication(DedupLimits(window=1))
+    disk: dict[bytes, bytes] = {}
+    for numbers in ((1, 2), (3,), (4, 5, 6)):
+        for number in numbers:
+            insert(dedup, 1, number, number)
+        for row in dedup.changed_rows():
+            if row.value is None:
+                disk.pop(row.key, None)
+            else:
+                disk[row.key] = row.value
+        assert len(disk) == 2, "the answer, and the floor"
+
+
+def test_a_client_is_remembered_for_as_long_as_its_youngest_answer_whichever_left_last() -> None:
+    """Its late request has a smaller number, and so left first. Forgotten sooner, it would be done again."""
+    dedup = Deduplication(DedupLimits(window=1, age_ms=1000))
+    insert(dedup, 1, 5, 1, age_ms=0)
+    insert(dedup, 1, 3, 2, age_ms=900)
+    dedup.expire(1001)
+    dedup.expire(1900)
+    for number in (3, 5):
+        assert told(dedup, 1, number) == Code.OUTCOME_UNKNOWN
