@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dueq.client.core.consuming.asked import PullCall
+from dueq.client.core.consuming.pull_names import PullNames
 from dueq.client.core.ports import events
-from dueq.client.core.ports.delivery import Delivery
+from dueq.client.core.ports.delivery import Delivery, Pushed
 from dueq.client.core.ports.effects import Completed, Effect, Failed
 from dueq.errors import InvalidRequest, OutcomeUnknown, Superseded
+from dueq.limits import CONSUMER_LEASES_MAX
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, ConsumerFrame
 from dueq_codecs.records import Outcome, RecordKind
 from tests.unit.client.core.consuming.test_pulling import LIFE, answer, bring, end, live, pulls_in, staged
@@ -186,6 +189,17 @@ def test_an_earlier_one_that_asks_when_the_later_one_is_over_is_served(
         assert handed(whole(stage, questions.pop(), payload, sequence=60 + held)) == [payload]
 
 
+def test_one_that_was_over_before_it_asked_is_not_in_the_way() -> None:
+    """Nothing is its, as nobody would hand it over."""
+    stage = staged("a")
+    at_us = stage.at_us(10_000)
+    looking_up = stage.step(events.Pull(1, at_us, TOPIC, 1, 5_000_000, 30_000, 1 << 20, HOLDER, [], 9))
+    stage.step(events.Abandon(1))
+    begin(stage, 2, order=5, held=[])
+    [frame] = pulls_in(stage.answer_metadata(looking_up))
+    assert handed(whole(stage, frame, b"x")) == [b"x"]
+
+
 def test_what_comes_when_none_of_them_is_open_is_given_back() -> None:
     """Nobody else would get it as long as its lease lasts."""
     stage = staged("a", "b")
@@ -352,6 +366,38 @@ def test_what_could_not_be_given_back_may_come_again() -> None:
     assert answer(whole(stage, asks(stage, 2), b"y", sequence=60)) == [b"y"]
 
 
+def test_what_could_not_be_given_back_is_left_to_the_pull_that_has_it_by_a_later_lease() -> None:
+    stage = staged("a")
+    first = asks(stage, 1)
+    effects = bring(stage, first, b"x", sequence=60) + bring(stage, first, b"y", number=2)
+    effects += stage.receive("a", end(first, pushes=2))
+    [released] = sent(effects + stage.run_until(stage.ms + 50), ChangeRequest)
+    second = asks(stage, 2)
+    assert handed(by(stage, "a", second, b"y", token=70) + stage.receive("a", end(second, pushes=1))) == [
+        b"y"
+    ]
+    stage.receive("a", ChangeReply(released.request_id, Code.INVALID_REQUEST, "why"))
+    effects = by(stage, "a", first, b"y", token=70) + live(stage, 1_000)
+    assert sent(effects, ChangeRequest) == []
+
+
+def test_of_very_many_messages_of_a_name_the_first_are_forgotten() -> None:
+    """It may be pulled by for years, and never be without a pull."""
+    names = PullNames()
+    pulling = PullCall(events.Pull(1, 0, TOPIC, 1, 0, 30_000, 1 << 20, HOLDER), b"p" * 16, 1, 0)
+    pulling.order = 1
+    names.asks(pulling)
+    message, _ = push("a", 1, 1, [b"x"])
+    came = [
+        Delivery(name, 1, 0, name, 0, 0, 60, 1, 0, 0, b"x", Pushed(message), 0)
+        for name in range(5 * CONSUMER_LEASES_MAX)
+    ]
+    for delivery in came:
+        assert names.whose(pulling, [delivery]) == (pulling, [delivery])
+    assert names.whose(pulling, came[-1:]) == (pulling, [])
+    assert names.whose(pulling, came[:1]) == (pulling, came[:1])
+
+
 def test_of_two_leases_of_a_message_the_later_one_is_listed() -> None:
     """The earlier one goes back, and no answer says that it has."""
     stage = staged("a")
@@ -412,5 +458,5 @@ def test_nothing_is_kept_of_pulls_that_are_over() -> None:
         stage.receive("a", end(asks(stage, call, order=5 + call % 3, wait_ms=0)))
     asks(stage, 30)
     live(stage, 20_000)
-    names = stage.core._pulling._names
-    assert not names._names
+    pulling = stage.core._pulling
+    assert (pulling._names._names, pulling._open, pulling._by_call) == ({}, {}, {})

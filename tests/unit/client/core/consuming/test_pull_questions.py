@@ -146,3 +146,49 @@ def test_a_leader_that_is_asked_for_a_missing_push_is_not_told_that_the_pull_wai
     [again] = pulls_in(stage.receive("a", end(frame, pushes=2)) + stage.run_until(stage.ms + 60))
     assert again.wait_ms == 0
     assert lists(stage.run_until(stage.ms + 1_000)) == []
+
+
+def troubled() -> tuple[Stage, ConsumerFrame, ConsumerFrame]:
+    """A pull waits at two leaders, which were told so once, and then the link to b is lost; returns what a was told."""
+    stage = staged("a", "b")
+    first = pull(stage, wait_ms=60_000, timeout_ms=70_000)
+    [second] = pulls_in(stage.receive(first.leader, end(first)))
+    asked = pulls_in(stage.receive(second.leader, end(second)))
+    for frame in asked:
+        stage.receive(frame.leader, end(frame, ended=False))
+    listed, _ = next_lists(stage)
+    stage.step(events.LinkLost(stage.links[endpoint("b")], "gone"))
+    [question], [told] = ([frame for frame in frames if frame.leader == "a"] for frames in (asked, listed))
+    return stage, question, told
+
+
+def test_a_list_that_was_sent_before_the_question_was_put_anew_says_nothing_of_it() -> None:
+    stage, first, listed = troubled()
+    stage.run_until(stage.ms + 300)
+    stage.connect("b")
+    asked = pulls_in(stage.step(events.LinkLost(stage.links[endpoint("a")], "gone")))
+    assert [frame.attach > first.attach for frame in asked if frame.leader == "a"] == [True]
+    stage.run_until(stage.ms + 300)
+    stage.connect("a")
+    assert not pulls_in(confirm(stage, listed, 0))
+
+
+def test_an_answer_to_a_list_that_others_have_followed_for_long_says_nothing() -> None:
+    """All lists that nobody answers would be kept for it, and the pulls that were in them."""
+    stage, _, listed = troubled()
+    for _ in range(2):
+        for frame in lists(live(stage, 2_500)):
+            confirm(stage, frame)
+    assert not pulls_in(confirm(stage, listed, 0))
+
+
+def test_how_much_came_for_a_question_is_not_said_by_the_end_of_one_before_it() -> None:
+    """A part of what the leader has given would be taken for all of it."""
+    stage = staged("a")
+    first = pull(stage, count=2, wait_ms=5_000)
+    second, third = (pulls_in(stage.run_until(stage.ms + 1_100))[0] for _ in range(2))
+    assert first.attach < second.attach < third.attach
+    bring(stage, second, b"x")
+    assert not of(stage.receive("a", end(first, pushes=1)), Completed)
+    bring(stage, second, b"y", number=2, sequence=51)
+    assert answer(stage.receive("a", end(second, pushes=2))) == [b"x", b"y"]

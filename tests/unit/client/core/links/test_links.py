@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from dueq.client.core.ports import events
@@ -109,6 +110,16 @@ def test_a_broker_that_has_answered_is_greeted_every_two_seconds() -> None:
             stage.receive("a", hello_reply("a", hello.sent_wall_us, stage.now.wall_us))
     assert len(times) == 10
     assert {later - earlier for earlier, later in pairwise(times)} == {2_000}
+
+
+def test_the_mesh_of_the_first_broker_that_answers_is_the_one_that_all_are_greeted_for() -> None:
+    """A broker of another mesh refuses that: else one name of a topic would be two topics by turns."""
+    stage = Stage(["a", "b"])
+    stage.step()
+    for broker, mesh in (("a", "one"), ("b", "another")):
+        [hello] = sent(stage.step(events.LinkReady(stage.links[endpoint(broker)])), Hello)
+        stage.receive(broker, replace(hello_reply(broker, hello.sent_wall_us, 0), cluster_id=mesh))
+    assert [hello.cluster_id for hello in sent(stage.run_until(2_000), Hello)] == ["one", "one"]
 
 
 def test_nothing_is_sent_before_a_connection_is_there() -> None:
