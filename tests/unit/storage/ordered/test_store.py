@@ -99,6 +99,17 @@ def test_append_cut_and_append_in_one_commit_leave_the_last(disk: Disk) -> None:
     assert bodies(found.tail) == [(1, 2, b"last")]
 
 
+def test_with_the_end_of_a_log_go_its_payloads_alone(disk: Disk) -> None:
+    disk.store.commit([CreatePartition(UID + 1, "u"), AppendLog(UID + 1, [insert(5, [b"other"])])])
+    disk.store.commit(
+        [AppendLog(UID, [insert(n, [b"old"]) for n in range(1, 6)]), PutChunk(UID, 77, 0, b"chunk")]
+    )
+    disk.store.commit([TruncateLog(UID, 3)])
+    kept = [layout.block_key(UID, 1, 0), layout.block_key(UID, 2, 0), layout.chunk_key(UID, 77, 0)]
+    assert list(disk.payload.keys(*layout.whole(UID))) == kept
+    assert disk.payload.get(layout.block_key(UID + 1, 5, 0)) == b"other"
+
+
 def test_a_crash_between_the_payloads_and_their_record_leaves_neither(disk: Disk) -> None:
     disk.store.commit([AppendLog(UID, [insert(1, [b"kept"])])])
     disk.timeline.fail_next = True

@@ -310,3 +310,15 @@ def test_a_store_holds_in_the_end_what_it_would_if_it_wiped_at_once(
         assert rows(slow, uid) == rows(twin, uid)
         for engine, other in ((slow.timeline, twin.timeline), (slow.payload, twin.payload)):
             assert list(engine.scan(*layout.whole(uid))) == list(other.scan(*layout.whole(uid)))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_all_that_a_commit_has_written_is_synced_when_it_returns(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are told that a replica is gone, or that it has begun anew: after a power cut it must not be there."""
+    monkeypatch.setattr(wiping, "WIPE_ROWS", 2)
+    disk, history = Disk(), History(seed)
+    for _ in range(40):
+        disk.store.commit(history.group())
+        assert (disk.timeline.unsynced, disk.payload.unsynced) == (0, 0)
