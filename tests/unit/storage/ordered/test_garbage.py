@@ -11,6 +11,7 @@ from tests.unit.storage.ordered.disk import UID, Disk, barrier, crash_after, ent
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries
 from dueq.core.ports.persistence import (
     AppendLog,
+    CreatePartition,
     DropUpload,
     InstallBegin,
     InstallEnd,
@@ -206,6 +207,17 @@ def test_an_upload_whose_message_ends_between_two_drops_stays_for_the_log(disk: 
     disk.store.commit([AppendLog(UID, [insert(1, [b""])])])
     disk.store.commit([DropUpload(UID, 1), SaveCheckpoint(UID, 1, 0, finished=ended), DropUpload(UID, 2)])
     assert [disk.payload.get(layout.chunk_key(UID, upload, 0)) for upload in (1, 2)] == [None, b"chunk"]
+
+
+def test_what_one_partition_still_has_to_send_is_no_matter_of_another_that_drops_uploads(disk: Disk) -> None:
+    live = ending(disk, trimmed_first=False)
+    live["flags"], live["place"] = FLAG_UPLOAD, 77
+    other = UID + 1
+    disk.store.commit([CreatePartition(other, "u"), PutChunk(other, 5, 0, b"c"), PutChunk(UID, 77, 0, b"c")])
+    disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=live)])
+    disk.store.commit([DropUpload(other, 5), DropUpload(UID, 77)])
+    chunks = [disk.payload.get(layout.chunk_key(*upload, 0)) for upload in ((other, 5), (UID, 77))]
+    assert chunks == [None, b"c"]
 
 
 def test_a_replica_that_was_filled_keeps_nothing_of_what_had_ended_at_its_leader(disk: Disk) -> None:

@@ -162,7 +162,8 @@ def test_a_replica_that_is_set_aside_is_wiped_by_the_commits_after_it(disk: Disk
     left = rows(disk)
     found, _ = disk.open().recover()
     assert found.damaged
-    assert set(rows(disk)) - set(left) == set(of(UID, b"X"))
+    disk.timeline.crash()
+    assert set(rows(disk)) - set(left) == set(of(UID, b"X")), "it is marked before anything goes"
     drain(disk)
     assert rows(disk) == of(UID, b"M", b"P", b"X")
     assert disk.open().recover()[0].installing
