@@ -8,10 +8,11 @@ from itertools import pairwise
 import numpy as np
 
 from dueq.client.core.ports.effects import Completed, Effect, Failed, Send
-from dueq.client.core.ports.events import FetchTopics, Insert, Inspect
+from dueq.client.core.ports.events import FetchTopics, Insert, Inspect, LinkLost
 from dueq.errors import Disconnected
 from dueq_codecs.messages import (
     BrokerInfo,
+    ChangeRequest,
     Code,
     Hello,
     InspectRequest,
@@ -20,7 +21,7 @@ from dueq_codecs.messages import (
     Reply,
     TopicInfo,
 )
-from tests.unit.client.stage import TOPIC, Stage, endpoint, hello_reply, of, sent
+from tests.unit.client.stage import TOPIC, Stage, endpoint, hello_reply, of, ok, sent
 
 
 def connected() -> Stage:
@@ -55,6 +56,25 @@ def test_a_question_without_an_answer_goes_to_a_broker_that_was_not_asked_yet() 
             asked.setdefault(effect.message.topic, []).append(effect.link)
     both = sorted(stage.links.values())
     assert {name: sorted(links) for name, links in asked.items()} == {"one": both, "two": both}
+
+
+def test_every_broker_is_asked_before_any_is_given_more_time() -> None:
+    stage = Stage(["a", "b", "c"])
+    stage.connect()
+    stage.step(FetchTopics(1, stage.at_us(60_000), ""))
+    for asked in (1, 2, 3):
+        assert len(sent(stage.effects, MetadataRequest)) == asked
+        stage.run_until(stage.ms + 1_000)
+
+
+def test_what_had_to_wait_for_a_broker_is_asked_once() -> None:
+    stage = Stage()
+    stage.insert(1, b"x")
+    [request] = sent(stage.answer_metadata(stage.connect()), ChangeRequest)
+    assert of(stage.receive("a", ok(request, 5)), Completed)
+    stage.step(LinkLost(stage.links[endpoint("a")], "gone"))
+    stage.run_until(stage.ms + 300)
+    assert sent(stage.connect(), MetadataRequest) == []
 
 
 def test_what_nobody_waits_for_any_more_is_not_asked_again() -> None:

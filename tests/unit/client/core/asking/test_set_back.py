@@ -146,3 +146,13 @@ def test_a_client_that_creates_ever_more_topics_knows_of_the_last_ones_which_par
     assert len(directory._since) <= MADE_MAX
     directory.made(TOPIC, [9_000])
     assert directory.is_past(mesh.metadata(1).topics[0])
+
+
+def test_a_topic_that_was_created_again_is_one_of_the_last(mesh: Mesh) -> None:
+    directory = mesh.core._directory
+    directory.made(TOPIC, [10])
+    for number in range(MADE_MAX - 1):
+        directory.made(f"t{number}", [10])
+    directory.made(TOPIC, [9_000])
+    directory.made("one more", [10_000])
+    assert directory.is_past(mesh.metadata(1).topics[0])

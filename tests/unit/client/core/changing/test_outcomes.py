@@ -116,16 +116,14 @@ def delete(stage: Stage) -> None:
     stage.receive("a", Reply(request.request_id, Code.OK))
 
 
-def use_another(stage: Stage) -> None:
+def use_another(stage: Stage, name: str = "other") -> None:
     """Insert into another topic, whose partition has the uid 9."""
     none = np.zeros(1, np.uint32)
-    event = events.Insert(
-        51, stage.at_us(stage.ms + 30_000), "other", [b""], np.ones(1, np.uint64), none, none
-    )
+    event = events.Insert(51, stage.at_us(stage.ms + 30_000), name, [b""], np.ones(1, np.uint64), none, none)
     [question] = sent(stage.step(event), MetadataRequest)
     answer = stage.metadata(question.request_id)
     partition = PartitionInfo(9, "a", 1, True, ())
-    answer.topics = (replace(answer.topics[0], name="other", partitions=(partition,)),)
+    answer.topics = (replace(answer.topics[0], name=name, partitions=(partition,)),)
     [request] = sent(stage.receive("a", answer), ChangeRequest)
     assert of(stage.receive("a", ok(request, 1)), Completed)
 
@@ -221,6 +219,20 @@ def test_what_is_under_way_is_not_forgotten(forgetful: Stage) -> None:
     delete(forgetful)
     use_another(forgetful)
     assert [done.call for done in of(forgetful.receive("a", ok(request, 90)), Completed)] == [7]
+
+
+def test_what_waited_for_a_forgotten_topic_is_not_sent_after_its_caller_was_told_that_it_is_not(
+    forgetful: Stage,
+) -> None:
+    failed = refused_insert(forgetful)
+    assert failed.repeat is not None
+    delete(forgetful)
+    use_another(forgetful)
+    asking = forgetful.step(events.Repeat(60, forgetful.at_us(forgetful.ms + 500), failed.repeat))
+    for name in ("third", "fourth", "fifth"):
+        use_another(forgetful, name)
+    assert [again.call for again in of(forgetful.run_until(forgetful.ms + 600), Failed)] == [60]
+    assert sent(forgetful.answer_metadata(asking), ChangeRequest) == []
 
 
 def numbered(stage: Stage, call: int) -> ChangeRequest:

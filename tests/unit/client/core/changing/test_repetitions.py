@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import pytest
 
+from dueq import limits
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed, Failed
-from dueq.errors import InvalidRequest
+from dueq.errors import Disconnected, InvalidRequest
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, Hello, MetadataRequest
 from tests.unit.client.stage import Stage, endpoint, hello_reply, of, ok, sent
 
@@ -41,6 +42,36 @@ def test_a_request_whose_link_is_lost_has_it_asked_at_once_who_leads(stage: Stag
     stage.insert(7, b"x")
     stage.run_until(500)
     assert sent(stage.step(events.LinkLost(stage.links[endpoint("a")], "gone")), MetadataRequest)
+
+
+def test_what_its_caller_was_told_not_to_be_sent_is_not_sent_when_a_broker_is_there_again(
+    stage: Stage,
+) -> None:
+    for broker in stage.brokers:
+        stage.step(events.LinkLost(stage.links[endpoint(broker)], "gone"))
+    stage.insert(7, b"x", timeout_ms=500)
+    [failed] = of(stage.run_until(stage.ms + 600), Failed)
+    assert isinstance(failed.error, Disconnected)
+    assert sent(stage.connect() + stage.run_until(stage.ms + 1_000), ChangeRequest) == []
+
+
+def test_a_request_that_was_only_refused_goes_on_for_longer_than_brokers_remember_it(stage: Stage) -> None:
+    """Nothing has come of it: to repeat it is as safe as on the first day."""
+    asked = sent(stage.insert(7, b"x", timeout_ms=3_600_000), ChangeRequest)
+    while stage.ms < limits.DEDUP_MS + 60_000:
+        effects = [effect for request in asked for effect in stage.receive("a", busy(request))]
+        effects += stage.run_until(stage.ms + 2_000)
+        for hello in sent(effects, Hello):  # the links are well
+            for broker in stage.brokers:
+                stage.receive(broker, hello_reply(broker, hello.sent_wall_us, stage.now.wall_us))
+        assert of(effects, Failed) == []
+        asked = sent(effects, ChangeRequest)
+    asked = asked or sent(stage.run_until(stage.ms + 3_000), ChangeRequest)
+    assert of(stage.receive("a", ok(asked[-1], 5)), Completed)
+
+
+def busy(request: ChangeRequest) -> ChangeReply:
+    return ChangeReply(request.request_id, Code.BUSY, "later", retry_after_ms=1_900)
 
 
 def test_of_callers_that_share_a_refused_request_only_the_one_at_fault_is_told(stage: Stage) -> None:
