@@ -80,12 +80,12 @@ def test_threads_ack_what_returns_and_give_back_what_raises(client: Client, topi
 def test_a_lease_is_extended_while_its_handler_works(client: Client, topic: str) -> None:
     with client.producer(topic) as producer:
         producer.schedule(b"x", 0)
-    consumer = client.consumer(topic, lease=1.0)
+    consumer = client.consumer(topic, lease=3.0)
     got: list[Message] = []
 
     def handler(message: Message) -> None:
         with client.consumer(topic) as other:
-            got.extend(other.receive(timeout=2.5))
+            got.extend(other.receive(timeout=4.0))
         consumer.stop()
 
     assert consumer.run(handler) == (1, 0, 0)

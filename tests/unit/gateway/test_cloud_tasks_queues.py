@@ -120,11 +120,16 @@ def test_a_queue_whose_label_somebody_has_broken_hides_no_other() -> None:
 
     async def topics() -> list[Any]:
         return [
-            SimpleNamespace(name=QueueName("p", "l", name).topic, labels={LABEL: text}, paused=False)
+            SimpleNamespace(
+                name=QueueName("p", "l", name).topic, labels={LABEL: text}, paused=False, paused_until=None
+            )
             for name, text in labels.items()
         ]
 
-    service: Any = SimpleNamespace(client=SimpleNamespace(topics=topics))
+    async def now_us() -> int:
+        return 0
+
+    service: Any = SimpleNamespace(client=SimpleNamespace(topics=topics), now_us=now_us)
     request: Any = SimpleNamespace(query_params=QueryParams(""))
     answer = asyncio.run(listed("p", "l", service, request))
     assert [each["name"] for each in answer["queues"]] == [str(QueueName("p", "l", "b"))]
