@@ -20,6 +20,7 @@ from dueq.errors import StaleLease
 from dueq.local import LocalMesh
 from tests.browser.made_up import FIRST_STREAM_IS_DEAD
 from tests.browser.tab import Tab
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -220,7 +221,7 @@ def test_what_cannot_be_undone_wants_a_word(tab: Tab, client: Client) -> None:
     tab.write("This cannot be undone", "old")
     tab.press("Delete")
     tab.until(lambda: "/topic" not in tab.driver.current_url)
-    assert "old" not in {topic.name for topic in client.topics()}
+    until(lambda: "old" not in {topic.name for topic in client.topics()}, "the deletion is known")
 
 
 def test_some_are_chosen_and_run_now(tab: Tab, mail: str, client: Client) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from dueq import Client, Outcome
 from dueq.local import LocalMesh
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -84,8 +85,13 @@ def test_a_terminated_process_ends_though_nobody_reads(mesh: LocalMesh, client: 
         assert child.wait(timeout=60) == 1
         assert child.stderr is not None
         assert "the rest was given back" in child.stderr.read()
-    left = {message.id for message in client.browse(topic)}
-    assert left
+    left: set[str] = set()
+
+    def are_back() -> bool:
+        left.update(message.id for message in client.browse(topic))
+        return bool(left)
+
+    until(are_back, "what was given back waits")
     assert left < set(ids)
     with client.consumer(topic) as consumer:
         while left:

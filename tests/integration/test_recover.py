@@ -122,8 +122,12 @@ def test_a_partition_that_is_led_or_will_be_is_left_alone(
         if name != other:
             mesh.kill(number)
     until(lambda: _not_led(mesh, capsys), "the leader's registration is gone")
-    assert recover(mesh, "--from", other, "--accept-loss") == 1
-    assert f"{other} is up with the disk" in capsys.readouterr().err
+
+    def only_the_other_is_up() -> bool:
+        assert recover(mesh, "--from", other, "--accept-loss") == 1
+        return f"{other} is up with the disk" in capsys.readouterr().err
+
+    until(only_the_other_is_up, "both registrations are gone")
 
 
 def _not_led(mesh: LocalMesh, capsys: pytest.CaptureFixture[str]) -> bool:
