@@ -194,21 +194,11 @@ def test_a_patient_ack_holds_up_no_request_that_came_before_it() -> None:
     assert [record.kind for record in led.log] == [RecordKind.INSERT, RecordKind.ACK]
 
 
-def test_requests_that_are_alike_make_no_record_of_more_rows_than_one_may_have(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("limit", ["RECORD_ROWS_MAX", "RECORD_BYTES_MAX"])
+def test_requests_that_are_alike_make_no_larger_record_than_there_may_be(
+    monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(limits, "RECORD_ROWS_MAX", 2)
-    led = Led()
-    for number in (1, 2, 3):
-        led.ask(led.request(number))
-    led.proposals.end_turn(NOW)
-    assert [record.rows for record in led.log] == [2, 1]
-
-
-def test_requests_that_are_alike_make_no_record_of_more_bytes_than_one_may_have(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "RECORD_BYTES_MAX", 2)
+    monkeypatch.setattr(limits, limit, 2)
     led = Led()
     for number in (1, 2, 3):
         led.ask(led.request(number))

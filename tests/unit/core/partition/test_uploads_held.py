@@ -54,6 +54,16 @@ class Follower:
         return self.uploads.missing(LogEntry(record), "b2", self.stage.now)
 
 
+def lead_a_whole_upload(leader: Follower) -> None:
+    """It has come to a leader, whose members have acked all of it."""
+    leader.stage.lead("b2", "b3")
+    for chunk, upload in ((0, 0), (1, UPLOAD)):
+        led_upload(leader.stage, leader.uploads, upload, chunk)
+        for name in ("b2", "b3"):
+            leader.uploads.acked(leader.stage.peer(name), UploadAck(UID, UPLOAD, chunk))
+        leader.stage.sync()
+
+
 def test_a_chunk_that_is_wiped_before_it_is_synced_does_not_count() -> None:
     """An installation that begins in between deletes it: the record must not be taken for complete."""
     follower = Follower()
@@ -171,12 +181,7 @@ def test_a_chunk_that_comes_twice_is_acked_twice() -> None:
 
 def test_a_whole_upload_of_a_leadership_that_has_ended_can_be_named_by_the_next_leader() -> None:
     follower = Follower()
-    follower.stage.lead("b2", "b3")
-    for chunk, upload in ((0, 0), (1, UPLOAD)):
-        led_upload(follower.stage, follower.uploads, upload, chunk)
-        for name in ("b2", "b3"):
-            follower.uploads.acked(follower.stage.peer(name), UploadAck(UID, UPLOAD, chunk))
-        follower.stage.sync()
+    lead_a_whole_upload(follower)
     assert follower.uploads.complete(UPLOAD, b"c" * 16, limits.CHUNK_BYTES + 1)
     follower.uploads.leadership_lost()
     assert not follower.lacks(2)
@@ -215,12 +220,7 @@ def test_what_a_record_named_that_was_cut_off_is_taken_again() -> None:
 def test_an_upload_that_was_dropped_is_named_by_nobody() -> None:
     """Its chunks leave the disk: the message would have no payload."""
     leader = Follower()
-    leader.stage.lead("b2", "b3")
-    for chunk, upload in ((0, 0), (1, UPLOAD)):
-        led_upload(leader.stage, leader.uploads, upload, chunk)
-        for name in ("b2", "b3"):
-            leader.uploads.acked(leader.stage.peer(name), UploadAck(UID, UPLOAD, chunk))
-        leader.stage.sync()
+    lead_a_whole_upload(leader)
     assert leader.dropped_after(limits.UPLOAD_IDLE_MS + 1)
     assert not leader.uploads.complete(UPLOAD, b"c" * 16, limits.CHUNK_BYTES + 1)
 

@@ -63,6 +63,16 @@ def closed(effects: list[Effect]) -> bool:
     return calls == [CLOSING]
 
 
+def led_by_another() -> Stage:
+    """The consumer has attached to "a", and then to "b", which leads now."""
+    stage = Stage(["a", "b"], {1: "a"})
+    attached(stage)
+    stage.leaders, stage.epoch = {1: "b"}, 2
+    [attach] = sent(stage.answer_metadata(stage.run_until(2_100)), ConsumerFrame)
+    stage.receive("b", confirm(attach))
+    return stage
+
+
 def test_a_goodbye_that_nobody_answers_is_said_a_few_times_only() -> None:
     """The user has a minute; the leader is dead, and ends the session without it."""
     stage = Stage()
@@ -159,11 +169,7 @@ def test_a_leader_that_leads_nothing_any_more_hears_the_goodbye_all_the_same() -
 
 def test_a_leader_that_was_left_hears_the_goodbye_and_is_not_waited_for() -> None:
     """It knows the consumer for a while, and would take it for alive if it led again: a later process would wait."""
-    stage = Stage(["a", "b"], {1: "a"})
-    attached(stage)
-    stage.leaders, stage.epoch = {1: "b"}, 2
-    [attach] = sent(stage.answer_metadata(stage.run_until(2_100)), ConsumerFrame)
-    stage.receive("b", confirm(attach))
+    stage = led_by_another()
     goodbyes = sent(close(stage), ConsumerFrame)
     assert {each.leader: each.action for each in goodbyes} == dict.fromkeys("ab", ConsumerAction.GOODBYE)
     assert closed(stage.receive("b", confirm(next(each for each in goodbyes if each.leader == "b"))))
@@ -181,11 +187,7 @@ def test_a_leader_that_leads_again_is_not_one_that_was_left() -> None:
 
 def test_a_broker_that_was_left_and_is_out_of_reach_hears_no_goodbye_by_others() -> None:
     """It is dead, or will have forgotten the consumer when it is back."""
-    stage = Stage(["a", "b"], {1: "a"})
-    attached(stage)
-    stage.leaders, stage.epoch = {1: "b"}, 2
-    [attach] = sent(stage.answer_metadata(stage.run_until(2_100)), ConsumerFrame)
-    stage.receive("b", confirm(attach))
+    stage = led_by_another()
     stage.step(events.LinkLost(stage.links[endpoint("a")], "gone"))
     assert [each.leader for each in sent(close(stage), ConsumerFrame)] == ["b"]
 
