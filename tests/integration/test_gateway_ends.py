@@ -102,18 +102,19 @@ def test_a_gateway_that_is_told_to_end_lets_polls_and_streams_go(
     http_topic: str, other: GatewayChild
 ) -> None:
     caller = Caller(other.url)
-    poll = HTTPConnection(caller.address, timeout=60)
-    poll.request("POST", f"{http_topic}/receive", json.dumps({"wait": "60s"}), JSON)
-    named = HTTPConnection(caller.address, timeout=60)
-    named.request("POST", f"{http_topic}/receive", json.dumps({"wait": "60s", "consumer": "c"}), JSON)
-    with closing(Stream(caller, f"{http_topic}/stream")) as stream, opened(caller, http_topic) as socket:
-        other.stop(READY_S)
-        name, problem = stream.next()
-        assert (name, problem["retry"]) == ("end", True)
-        answer: dict[str, Any] = json.loads(socket.recv(timeout=60))
-        assert answer["type"] == "end"
-    for waiting in (poll, named):
-        ended = waiting.getresponse()
-        assert (ended.status, json.loads(ended.read())) == (200, {"messages": []})
-        waiting.close()
+    with (
+        closing(HTTPConnection(caller.address, timeout=60)) as poll,
+        closing(HTTPConnection(caller.address, timeout=60)) as named,
+    ):
+        poll.request("POST", f"{http_topic}/receive", json.dumps({"wait": "60s"}), JSON)
+        named.request("POST", f"{http_topic}/receive", json.dumps({"wait": "60s", "consumer": "c"}), JSON)
+        with closing(Stream(caller, f"{http_topic}/stream")) as stream, opened(caller, http_topic) as socket:
+            other.stop(READY_S)
+            name, problem = stream.next()
+            assert (name, problem["retry"]) == ("end", True)
+            answer: dict[str, Any] = json.loads(socket.recv(timeout=60))
+            assert answer["type"] == "end"
+        for waiting in (poll, named):
+            ended = waiting.getresponse()
+            assert (ended.status, json.loads(ended.read())) == (200, {"messages": []})
     assert other.exit_code == 0

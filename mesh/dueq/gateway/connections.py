@@ -334,6 +334,14 @@ class SocketConnection(WebSocketsSansIOProtocol):
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
 
+    def shutdown(self) -> None:
+        """The gateway ends: it says so in its own words, and closes the WebSocket then.
+
+        uvicorn would close it at once, maybe before these words, and before the outcomes of what the client asked for.
+        """
+        if self.close_sent or not self.handshake_complete:
+            super().shutdown()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._ending.end()

@@ -17,6 +17,7 @@ import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
+from websockets.asyncio.client import connect
 
 from dueq import limits
 from dueq.gateway import connections
@@ -336,3 +337,36 @@ def test_a_connection_goes_on_when_the_rest_of_a_refused_body_has_come() -> None
 def test_what_cannot_become_a_websocket_is_answered(asked: bytes) -> None:
     with Flooded() as server:
         assert server.asked(asked + b"\r\n").startswith(b"HTTP/1.1 413")
+
+
+def test_a_websocket_is_told_that_the_gateway_ends_before_it_is_closed() -> None:
+    ending = asyncio.Event()
+
+    class Told(connections.SocketConnection):
+        def shutdown(self) -> None:
+            super().shutdown()
+            ending.set()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        await ending.wait()
+        await send({"type": "websocket.send", "text": "it ends"})
+        await send({"type": "websocket.close", "code": 1012})
+
+    async def run() -> str | bytes:
+        listener = socket.create_server(("127.0.0.1", 0))
+        config = uvicorn.Config(
+            app, http=connections.HttpConnection, ws=Told, lifespan="off", log_config=None
+        )
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve([listener]))
+        async with connect(f"ws://127.0.0.1:{listener.getsockname()[1]}") as client:
+            server.should_exit = True
+            text = await client.recv()
+            await client.wait_closed()
+            assert client.close_code == 1012
+        await serving
+        return text
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == "it ends"
