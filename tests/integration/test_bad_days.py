@@ -352,7 +352,7 @@ def test_a_full_disk_refuses_inserts_and_takes_acks(tmp_path: Path) -> None:
                 for number in range(200):
                     chunk = random.Random(number).randbytes(1 << 20)
                     try:
-                        keys.append(producer.schedule(chunk, now_ms() + 1_000, timeout=30))
+                        keys.append(producer.schedule(chunk, now_ms() + 1_000, timeout=10))
                     except DiskFull as error:
                         refused = error
                         break
