@@ -1,7 +1,7 @@
 """Loading messages with unique keys, in turns with as many without: rate, processor time, memory, disk.
 
 Two processes load them: each from an iterator in one call, as bulk loads are made, or with four threads that make calls
-of so many rows. Ten million go to three replicas, too.
+of so many rows. Ten million go to three replicas, too, there also with payloads of 1 KiB.
 """
 
 from __future__ import annotations
@@ -27,20 +27,30 @@ _QUICK_SIZES = (50_000,)
 
 
 class _Way(NamedTuple):
-    """How messages are loaded: rows of a call, 0 for all in one call from an iterator; brokers, each with a replica."""
+    """How messages are loaded.
+
+    Attributes:
+        batch: rows of a call, 0 for all in one call from an iterator.
+        brokers: each has a replica.
+        payload_bytes: of a message.
+    """
 
     batch: int
     brokers: int
+    payload_bytes: int = PAYLOAD_BYTES
 
     @property
     def name(self) -> str:
         """What its figures are called."""
-        return (f"{self.batch}" if self.batch else "stream") + ("-replicated" if self.brokers > 1 else "")
+        size = f"-{self.payload_bytes}" if self.payload_bytes != PAYLOAD_BYTES else ""
+        return (
+            (f"{self.batch}" if self.batch else "stream") + ("-replicated" if self.brokers > 1 else "") + size
+        )
 
 
 _WAYS = (_Way(0, 1), _Way(500, 1), _Way(4_000, 1))
 """With keys a call is divided over the partitions, so short calls make short records."""
-_HUGE_WAYS = (_Way(0, 1), _Way(0, 3))
+_HUGE_WAYS = (_Way(0, 1), _Way(0, 3), _Way(0, 3, 1024))
 _CALLS_LEAST = 3
 """Each caller makes at least this many calls in a quarter; else their beginning and end would be measured."""
 _PRODUCERS = 2
@@ -61,8 +71,10 @@ def _costs(way: _Way) -> tuple[Cost, ...]:
     words = f"{_PRODUCERS}×{_THREADS} in flight, {place}" if way.batch else f"{_PRODUCERS} processes, {place}"
     targets = {} if way.batch else {size: Target(at_least=0.6) for size in (*_SIZES, *_HUGE_SIZES)}
     calls = rows if way.brokers == 1 else f"{rows}, {place}"
+    calls += "" if way.payload_bytes == PAYLOAD_BYTES else f", payload {way.payload_bytes}"
     return (
-        Cost(f"{of}/plain-rate", f"schedule without keys, {rows}, {words}", "msg/s", better_high=True),
+        Cost(f"{of}/plain-rate", f"schedule without keys, {rows}, {words}, payload {way.payload_bytes}", "msg/s",
+             better_high=True),
         Cost(f"{of}/keyed-rate", f"with unique keys, by turns with that, {calls}", "msg/s", better_high=True),
         Cost(f"{of}/share", f"the rate with keys by that without, {calls}", "", better_high=True, targets=targets),
         Cost(f"{of}/plain-cpu", f"processor time of the brokers a message, without keys, {calls}", "µs"),
@@ -70,7 +82,7 @@ def _costs(way: _Way) -> tuple[Cost, ...]:
         *(Cost(f"{of}/memory-{quarter}", f"RssAnon with keys after {quarter} of {_QUARTERS} quarters, {calls}", "MB")
           for quarter in range(1, _QUARTERS + 1)),
         Cost(f"{of}/plain-memory", f"RssAnon without keys, {calls}", "MB"),
-        Cost(f"{of}/plain-disk", f"disk per message without keys (payload {PAYLOAD_BYTES}), {calls}", "bytes"),
+        Cost(f"{of}/plain-disk", f"disk per message without keys (payload {way.payload_bytes}), {calls}", "bytes"),
         Cost(f"{of}/keyed-disk", f"disk per message with keys, {calls}", "bytes"),
         *(_costs_of_looking(of, calls) if way.brokers == 1 else ()),
     )  # fmt: skip
@@ -119,9 +131,19 @@ def _load(
         each, at_ms, span_ms = size // _QUARTERS // _PRODUCERS, now_ms() + _HOUR_MS, 23 * _HOUR_MS
         keys = [f"order-{producer}-{quarter}-" if kind == _KEYED else "" for producer in range(_PRODUCERS)]
         tasks: list[Task] = [
-            Produce(mesh.endpoints, _TOPIC, way.batch, _THREADS, each, at_ms=at_ms, span_ms=span_ms, keys=key)
+            Produce(
+                mesh.endpoints,
+                _TOPIC,
+                way.batch,
+                _THREADS,
+                each,
+                at_ms=at_ms,
+                span_ms=span_ms,
+                keys=key,
+                payload_bytes=way.payload_bytes,
+            )
             if way.batch
-            else Pour(mesh.endpoints, _TOPIC, each, at_ms, span_ms, key)
+            else Pour(mesh.endpoints, _TOPIC, each, at_ms, span_ms, key, way.payload_bytes)
             for key in keys
         ]
         producers = crew.start(*tasks)
