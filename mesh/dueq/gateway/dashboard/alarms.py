@@ -77,7 +77,8 @@ class Alarms:
             for each in found
             if sight.at_ms - since[each.key] >= each.after_ms
         ]
-        return sorted(shown, key=lambda alarm: (_ORDER[alarm.level], -alarm.weight))
+        # What is wrong with a broker or the whole mesh is often the cause of what is wrong with topics.
+        return sorted(shown, key=lambda alarm: (_ORDER[alarm.level], bool(alarm.topic), -alarm.weight))
 
     def _all(self, sight: Sight, history: History) -> Iterator[Alarm]:
         yield from _of_brokers(sight)

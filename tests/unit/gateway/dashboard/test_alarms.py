@@ -137,6 +137,12 @@ def test_of_two_that_are_alike_the_one_about_more_messages_comes_first() -> None
     assert [each.topic for each in after(look, look)] == ["b", "c", "a"]
 
 
+def test_a_broker_that_is_away_comes_before_the_topics_that_suffer_as_much() -> None:
+    suffering = topic("a", ready=500, partitions=[partition("b1 b3")])
+    found = after(*[sight(suffering, b2=broker(alive=False))] * 2)
+    assert [alarm.key for alarm in found] == ["away b2", "alone a"]
+
+
 def test_a_pause_that_ends_by_itself_says_when() -> None:
     paused = topic(paused=True)
     paused.info = replace(paused.info, paused_until=datetime(2026, 1, 1, tzinfo=UTC))
