@@ -78,6 +78,16 @@ def test_one_that_ends_before_the_checkpoint_is_not_written() -> None:
     assert names.count == 2
 
 
+def test_the_disk_is_asked_for_the_others_when_one_has_ended_before_the_checkpoint() -> None:
+    """Else somebody else could bear such a key, too."""
+    names = borne()
+    names.end(rows_of_b(), 0)
+    names.changed_rows()
+    names.saved()
+    names.forget()
+    assert {A, C} <= set(names.perhaps_stored([A, B, C]))
+
+
 def test_one_that_ends_while_the_checkpoint_is_made_is_deleted_by_the_next() -> None:
     names = borne()
     names.changed_rows()
