@@ -195,3 +195,7 @@ def test_a_broker_reads_a_few_parts_at_a_time_and_goes_on_with_snapshots_before_
     while under_way:
         assert 0 not in [read.snapshot for read in under_way]
         done()
+    again = list[int]()
+    for number in range(most):
+        stage.ctx.follower_reads.begin(lambda number=number: not again.append(number), first=True)  # type: ignore[misc]
+    assert len(again) == most, "the places of those that ended after its leadership are free, too"
