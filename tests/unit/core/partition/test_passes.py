@@ -97,6 +97,19 @@ def test_what_may_wait_behind_it_since_it_began_is_looked_for(
     assert (led.ways, len(led.proposed)) == (2, 1)
 
 
+def test_what_is_given_back_while_the_checkpoint_is_written_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The index that is gone through is that of the checkpoint, and lacks it."""
+    led, durable = Led(monkeypatch), list[Any]()
+    led.checkpoints.after = lambda then, now: durable.append(then)
+    led.care.tick(at(2))
+    led.care.applied(Record(RecordKind.NACK, UID, 50, 1, 0), Applied(), at(2))
+    durable.pop()(frozenset(), at(2))
+    led.pages.pop(0)(NO_ENTRIES, at(3))
+    assert (len(durable), led.proposed) == (1, [])
+
+
 def test_it_ends_however_much_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     led = Led(monkeypatch)
     for _ in range(PASS_WALKS_MAX):

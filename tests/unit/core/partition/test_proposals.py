@@ -206,6 +206,28 @@ def test_requests_that_are_alike_make_no_larger_record_than_there_may_be(
     assert [record.rows for record in led.log] == [2, 1]
 
 
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [(RecordKind.INSERT, column) for column in ("rank", "expires", "attempts_max", "upload")]
+    + [(RecordKind.CANCEL, "expected"), (RecordKind.RELEASE, "amount_ms")],
+)
+@pytest.mark.parametrize("told", [(0, 5), (5, 0), (5, 7)])
+def test_what_one_caller_says_holds_whatever_others_of_the_same_record_say(
+    kind: RecordKind, column: str, told: tuple[int, int]
+) -> None:
+    led = Led()
+    led.partition.level = FEATURE_LEVEL
+    for number, value in enumerate(told, 1):
+        request = led.request(number, kind)
+        request.patient = False
+        if value:
+            setattr(request, column, np.full(1, value, getattr(request, column).dtype))
+        assert led.ask(request) is None
+    led.proposals.end_turn(NOW)
+    [record] = led.log
+    assert getattr(record, column).tolist() == list(told)
+
+
 def test_a_record_that_moves_messages_says_where_to() -> None:
     led = Led()
     for number, due in ((1, 70), (2, 90)):
