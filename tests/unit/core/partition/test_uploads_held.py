@@ -8,9 +8,9 @@ import numpy as np
 
 from dueq import limits
 from dueq.core.partition.uploads import Uploads
-from dueq.core.ports.effects import Persist, SendClient
+from dueq.core.ports.effects import Persist, Read, SendClient, SendPeer
 from dueq.core.ports.events import Route
-from dueq.core.ports.persistence import DropUpload
+from dueq.core.ports.persistence import ChunkRead, DropUpload, ReadChunk
 from dueq_codecs.messages import ChunkReply, ChunkRequest, Code, UploadAck, UploadChunk
 from dueq_codecs.records import LogEntry, Record, RecordKind
 from tests.unit.core.replica_stage import UID, Stage
@@ -62,6 +62,26 @@ def lead_a_whole_upload(leader: Follower) -> None:
         for name in ("b2", "b3"):
             leader.uploads.acked(leader.stage.peer(name), UploadAck(UID, UPLOAD, chunk))
         leader.stage.sync()
+
+
+def test_a_follower_that_was_silent_while_a_chunk_was_read_for_it_may_ask_again() -> None:
+    """What was begun for it is given up, and must not be taken for under way."""
+    leader = Follower()
+    stage, missed = leader.stage, list[object]()
+    stage.lead("b2", "b3")
+
+    def ask() -> list[ReadChunk]:
+        leader.uploads.wanted(stage.peer("b3"), UPLOAD, lambda *lost: missed.append(lost))
+        orders = [effect.request for effect in stage.ctx.take() if isinstance(effect, Read)]
+        return [order for order in orders if isinstance(order, ReadChunk)]
+
+    [read] = ask()
+    stage.mono_us += limits.LEADER_SILENCE_MS * 1000 + 1
+    stage.ctx.read_done(read.token, ChunkRead(read.token, UID, UPLOAD, 0, b"chunk"), stage.now)
+    assert not any(isinstance(effect, SendPeer) for effect in stage.ctx.take())
+    stage.peer("b3").heard_at_us = stage.mono_us
+    assert len(ask()) == 1
+    assert not missed
 
 
 def test_a_chunk_that_is_wiped_before_it_is_synced_does_not_count() -> None:
