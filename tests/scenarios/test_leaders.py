@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dueq.core import broker as broker_core
 from dueq.core.ports.events import StorePressure
 from dueq.core.ports.membership import NodeSeen
 from dueq_chaos.scenarios.stage import Stage
@@ -137,6 +140,19 @@ def test_a_dead_follower_holds_up_commits_only_until_it_is_out() -> None:
         stage.stored(b"on", uid=uid)
     stage.expect(stage.now_ms - began < 4_000, f"commits went on after {stage.now_ms - began} ms")
     stage.expect(all("b3" not in stage.isr(uid) for uid in stage.uids), "without b3")
+    stage.finish()
+
+
+def test_many_partitions_of_a_dead_leader_are_led_again_though_few_are_looked_after_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a partition wants while it waits for its turn among the others is not forgotten."""
+    monkeypatch.setattr(broker_core, "_CARE_AT_ONCE", 2)
+    stage = Stage(partitions=24)
+    stage.nodes["b1"].crash()
+    stage.until(
+        lambda: all(stage.leader_of(uid) not in ("", None, "b1") for uid in stage.uids), "leaders of all"
+    )
     stage.finish()
 
 
