@@ -117,6 +117,27 @@ def test_what_may_commit_is_heard_and_answered_before_the_rest_of_the_turn() -> 
     assert core.events == [START, other]
 
 
+def test_a_turn_is_taken_at_an_instant_behind_its_input() -> None:
+    """Else an answer could be stamped with an instant before its request was sent: clients count leases from stamps."""
+    gone = RouteLost(Route(b"gone"), Reply(1, Code.OK))
+    core = TellingCore(lambda event: [Exit("enough")] if event == gone else [])
+    running, taken_us = RunningLoop(core), list[int]()
+    take = running.inbox.take
+
+    def taking() -> list[Event]:
+        found = take()
+        if gone in found:
+            taken_us.append(read_clocks().mono_us)
+        return found
+
+    running.inbox.take = taking  # type: ignore[method-assign]
+    with running:
+        running.inbox.put(gone)
+        running.join()
+    [at_us] = [now.mono_us for events, now in core.turns if gone in events]
+    assert at_us >= taken_us[0]
+
+
 def test_no_turn_is_taken_without_a_reason() -> None:
     """The loop sleeps: it does not spin through turns until the deadline."""
     core = TellingCore()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import select
 import time
 from collections.abc import Iterator, Sequence
 from threading import Event as Done
+from types import SimpleNamespace
 
 import pytest
 
+from dueq.broker import reader as reader_module
 from dueq.broker import writer as writer_module
 from dueq.broker.inbox import Inbox
 from dueq.broker.reader import Reader
@@ -215,6 +218,25 @@ def test_snapshots_are_looked_through_by_the_clock_in_microseconds(
     assert looked.wait(10)
     assert reader.stop(5)
     assert int(began * 1e6) <= seen[0] <= time.monotonic() * 1e6
+
+
+def test_snapshots_are_looked_through_however_many_reads_there_are(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else those of browsers that were killed take the place of others for as long as anybody reads."""
+    looked, seconds = list[int](), itertools.count(1000)
+    monkeypatch.setattr(disk.store, "expire_snapshots", looked.append)
+    monkeypatch.setattr(reader_module, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    disk.store.commit([CreatePartition(1, "t")])
+    reader = Reader(disk.store, disk.inbox)
+    for token in range(20):
+        reader.order(ReadLog(token, 1, 1, 1000))
+    reader.start()
+    answered = 0
+    while answered < 20:
+        answered += len(disk.wait_for(LogRead))
+    assert reader.stop(5)
+    assert len(looked) >= 4
 
 
 def test_told_to_stop_the_writer_commits_what_is_queued(disk: Disk) -> None:
