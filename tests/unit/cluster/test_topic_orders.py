@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -280,3 +281,28 @@ def test_a_topic_that_is_deleted_while_it_grows_leaves_no_partition(server: Serv
     done = server.finished(procedure, [answer_of(send) for send in sends])
     assert done.error == "not_found"
     assert server.partitions() == set()
+
+
+@pytest.mark.parametrize("steps", range(8))
+@pytest.mark.parametrize("earlier", [False, True], ids=["first", "later"])
+def test_a_creation_that_is_slow_does_not_make_a_topic_again_that_was_deleted_meanwhile(
+    server: Server, monkeypatch: pytest.MonkeyPatch, steps: int, earlier: bool
+) -> None:
+    """Its client has repeated it at another broker, which was faster."""
+    monkeypatch.setattr("dueq.cluster.layout._ENDED_NODES", 1)
+    if earlier:  # else the list of deleted topics is made by the deletion
+        server.carry_out(create("u"))
+        server.carry_out(DeleteTopic(1, "u"))
+    slow = TopicOrder(create("t"), time.monotonic() + 10).attempt(server, LAYOUT)
+    try:
+        sends = next(slow)
+        for _ in range(steps):
+            sends = slow.send([answer_of(send) for send in sends])
+        answers = [answer_of(send) for send in sends]
+    except StopIteration:
+        return  # it was not that slow
+    made(server)
+    server.carry_out(DeleteTopic(1, "t"))
+    with contextlib.suppress(KazooException):
+        server.finished(slow, answers)
+    assert server.carry_out(DeleteTopic(1, "t")).error == "not_found"
