@@ -338,7 +338,9 @@ class SocketConnection(WebSocketsSansIOProtocol):
         """The gateway ends: it says so in its own words, and closes the WebSocket then.
 
         uvicorn would close it at once, maybe before these words, and before the outcomes of what the client asked for.
+        As there, nobody waits for the client to say goodbye, too.
         """
+        self.close_timeout = 0.0
         if self.close_sent or not self.handshake_complete:
             super().shutdown()
 

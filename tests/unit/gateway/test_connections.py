@@ -17,7 +17,6 @@ import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
-from websockets.asyncio.client import connect
 
 from dueq import limits
 from dueq.gateway import connections
@@ -340,9 +339,14 @@ def test_what_cannot_become_a_websocket_is_answered(asked: bytes) -> None:
 
 
 def test_a_websocket_is_told_that_the_gateway_ends_before_it_is_closed() -> None:
+    """Its client may never answer to that."""
     ending = asyncio.Event()
 
     class Told(connections.SocketConnection):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            self.close_timeout = 3600.0
+
         def shutdown(self) -> None:
             super().shutdown()
             ending.set()
@@ -354,19 +358,22 @@ def test_a_websocket_is_told_that_the_gateway_ends_before_it_is_closed() -> None
         await send({"type": "websocket.send", "text": "it ends"})
         await send({"type": "websocket.close", "code": 1012})
 
-    async def run() -> str | bytes:
+    async def run() -> bytes:
         listener = socket.create_server(("127.0.0.1", 0))
         config = uvicorn.Config(
             app, http=connections.HttpConnection, ws=Told, lifespan="off", log_config=None
         )
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve([listener]))
-        async with connect(f"ws://127.0.0.1:{listener.getsockname()[1]}") as client:
-            server.should_exit = True
-            text = await client.recv()
-            await client.wait_closed()
-            assert client.close_code == 1012
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(b"GET / HTTP/1.1\r\n" + UPGRADE + b"\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        server.should_exit = True
+        said = await reader.read()
         await serving
-        return text
+        writer.close()
+        return said
 
-    assert asyncio.run(asyncio.wait_for(run(), 60)) == "it ends"
+    said = asyncio.run(asyncio.wait_for(run(), 60))
+    assert b"it ends" in said
+    assert said.endswith((1012).to_bytes(2, "big"))
