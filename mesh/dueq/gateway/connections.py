@@ -334,6 +334,12 @@ class SocketConnection(WebSocketsSansIOProtocol):
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
 
+    async def send(self, message: Any) -> None:
+        """Take what the application says; uvicorn logs a WebSocket that it has refused as a defect of its own."""
+        await super().send(message)
+        if self.close_sent:
+            self.handshake_complete = True
+
     def shutdown(self) -> None:
         """The gateway ends: it says so in its own words, and closes the WebSocket then.
 

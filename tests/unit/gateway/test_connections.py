@@ -377,3 +377,36 @@ def test_a_websocket_is_told_that_the_gateway_ends_before_it_is_closed() -> None
     said = asyncio.run(asyncio.wait_for(run(), 60))
     assert b"it ends" in said
     assert said.endswith((1012).to_bytes(2, "big"))
+
+
+def test_a_websocket_that_is_refused_is_no_defect(caplog: pytest.LogCaptureFixture) -> None:
+    """Else anybody could fill the log, and hide true defects in it."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"2")]
+        await send({"type": "websocket.http.response.start", "status": 404, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": b"no"})
+
+    async def run() -> bytes:
+        listener = socket.create_server(("127.0.0.1", 0))
+        config = uvicorn.Config(
+            app,
+            http=connections.HttpConnection,
+            ws=connections.SocketConnection,
+            lifespan="off",
+            log_config=None,
+        )
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve([listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(b"GET / HTTP/1.1\r\n" + UPGRADE + b"\r\n")
+        said = await reader.read()
+        writer.close()
+        server.should_exit = True
+        await serving
+        return said
+
+    said = asyncio.run(asyncio.wait_for(run(), 60))
+    assert said.startswith(b"HTTP/1.1 404 ")
+    assert said.endswith(b"no")
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
