@@ -83,7 +83,7 @@ class Followers:
         if ack.sequence <= max(progress.match, 0):
             return False
         progress.acked(ack.sequence, self._log.start, now)
-        if ack.sequence >= self._barrier:
+        if progress.untrusted and ack.sequence >= max(self._barrier, self._must_hold(peer, progress)):
             progress.untrusted = False
         return True
 

@@ -100,6 +100,7 @@ class Isr:
             peer is not None
             and peer.registered
             and progress.incarnation == peer.incarnation
+            and not progress.untrusted
             and progress.match >= max(self._barrier, self._replica.commit)
             and not self._uncommitted.lacks_for_long(progress.match, now)
             and peer.silent_for_us(now) <= limits.REPLICA_LAG_MS * 500

@@ -48,7 +48,8 @@ class Progress:
         assured_commit: the one that is repeated until the follower has answered.
         moved_at_us: (mono) when it last made progress, or was last probed.
         best, best_store: the most that earlier lives with this disk had acked.
-        untrusted: it holds less than it must, or says that it has nothing: it must leave the ISR.
+        untrusted: it holds less than it must, or says that it has nothing: it must leave the ISR, and does not come
+            back before it holds that much again.
         reading: a read of old records for it is under way.
         offered_at_us: (mono) when a snapshot was last offered.
         confirmed_at_us: (mono) when the latest of our frames left that an ack of this life and epoch has echoed.

@@ -145,6 +145,31 @@ def test_a_member_that_lacks_what_it_had_is_not_trusted_again_before_it_has_the_
     assert stage.orders == [], "and stays"
 
 
+def test_a_member_that_lacks_what_it_had_is_not_trusted_again_before_it_has_all_of_that(stage: Stage) -> None:
+    """The barrier of an old leadership lies long before: it must not be elected with later records missing."""
+    leads_level(stage)
+    for _ in range(9):
+        stage.replica.append_own(entry(stage.replica.log.end + 1, 1), stage.now)
+    stage.sync()
+    stage.acked_by("b2", 9)
+    stage.acked_by("b3", 10)
+    assert stage.replica.commit == 9
+    stage.peer("b3").reborn(34, "s3", "tcp://b3", "", stage.now)
+    stage.replica.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 0, 0, 0), stage.now)
+    stage.acked_by("b3", 8)
+    stage.pass_ms(100, "b2", "b3")
+    assert [order.node.isr for order in stage.orders] == [(B1, B2)]
+    stage.answer(SetOutcome.DONE)
+    stage.acked_by("b3", 9)
+    stage.pass_ms(100, "b2", "b3")
+    assert stage.orders == []
+    stage.acked_by("b3", 10)
+    stage.pass_ms(100, "b2", "b3")
+    assert stage.answer(SetOutcome.DONE).node.isr == (B1, B2, B3)
+    stage.pass_ms(100, "b2", "b3")
+    assert stage.orders == [], "and stays"
+
+
 def test_a_level_follower_that_has_started_anew_is_probed_though_nothing_is_to_be_sent(stage: Stage) -> None:
     """Else it would confirm nothing, and consumers would wait until the next record."""
     leads_level(stage)
