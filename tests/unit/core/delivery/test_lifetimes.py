@@ -43,6 +43,16 @@ def test_a_goodbye_returns_leases_at_once_and_uncounted() -> None:
     assert [push.attempt.tolist() for push in stage.run(40)] == [[1]]
 
 
+def test_a_goodbye_returns_what_waits_to_be_pushed_again_uncounted() -> None:
+    """Its consumer has said that it lacks it: an attempt that counts could end the message though nobody had it."""
+    stage, keys = pushed()
+    stage.attach(20, attach=2, number=8)
+    stage.frame(ConsumerAction.GOODBYE, 20, attach=2, number=9)
+    stage.attach(20, BOB)
+    assert [(keys_in(push), push.attempt.tolist()) for push in stage.run(20)] == [(keys, [1])]
+    assert kinds(stage)[:2] == [RecordKind.LEASE, RecordKind.RELEASE]
+
+
 def test_after_one_session_has_ended_by_silence_the_next_one_does_too() -> None:
     """Nobody says anything in between that would have the leader look."""
     stage = Stage()
