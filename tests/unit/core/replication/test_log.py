@@ -17,6 +17,7 @@ from dueq.core.replication.durable_log import DurableLog
 from dueq.core.replication.log import ReplicaLog
 from dueq.core.turn.context import Context
 from dueq.core.turn.settings import CoreSettings
+from dueq.instant import Now
 from dueq_codecs.records import LogEntry, Record, RecordKind
 
 
@@ -117,6 +118,31 @@ def test_a_log_is_trimmed_though_most_of_it_is_of_earlier_lives() -> None:
     log.append(LogEntry(Record(RecordKind.BARRIER, 1, 82, 1, 0), bytes(4_000_000)))
     assert log.trimmable(82, retain_bytes=16 << 20) == 21
     assert log.trimmable(82, retain_bytes=6_500_000) == 61
+
+
+def test_no_write_that_was_under_way_before_a_truncation_says_that_later_records_are_synced() -> None:
+    """The disk has had records in these places, but not the ones that are there now."""
+    ctx = Context(CoreSettings("b1", 11, "s", "c", ""))
+    log = DurableLog(ctx, 1, None)
+    log.raise_epoch(1)
+    found: list[int] = []
+
+    def save() -> None:
+        log.save(lambda now: found.append(log.synced))
+        ctx.close_writes()
+
+    for sequence in (1, 2, 3, 4, 5):
+        log.append(entry(sequence, 1))
+        if sequence in (3, 5):
+            save()
+    log.raise_epoch(2)
+    log.truncate(3)
+    for sequence in (3, 4, 5):
+        log.append(entry(sequence, 2))
+    save()
+    for token in (1, 2, 3):
+        ctx.persisted(token, Now(0, 0))
+    assert found == [2, 2, 5]
 
 
 def test_an_older_epoch_changes_nothing() -> None:
