@@ -159,27 +159,36 @@ class FairQueue:
 
     def expect(self, cuts: Iterable[Cut]) -> None:
         """Note that more of these classes lies behind a position, and only on the disk (see `Guide`)."""
+        ends: dict[int, dict[int, int]] = {}  # of each group, by rank: a group may have very many ranks
         for of, wait_at, key in cuts:
-            number = of >> RANK_BITS
-            leaf, rank, end = self._leaves.get(number), of & _RANK_MASK, wait_at << KEY_BITS | key
+            ends.setdefault(of >> RANK_BITS, {})[of & _RANK_MASK] = wait_at << KEY_BITS | key
+        for number, end_of in ends.items():
+            leaf = self._leaves.get(number)
             if leaf is not None and leaf.heap:
-                first, last = rank << _PLACE_BITS | end, (rank + 1) << _PLACE_BITS
-                kept = [place for place in leaf.heap if not first < place < last]
+                kept = [
+                    place for place in leaf.heap
+                    if place & _PLACE_MASK <= end_of.get(place >> _PLACE_BITS, _PLACE_MASK)
+                ]  # fmt: skip
                 self._places -= len(leaf.heap) - len(kept)
                 self._ready -= len(leaf.heap) - len(kept)
                 heapify(kept)
                 leaf.heap = kept or None
             heap = self._sleeping.get(number)
             if heap is not None:
-                kept = [each for each in heap if each & _RANK_MASK != rank or each >> RANK_BITS <= end]
+                kept = [
+                    place
+                    for place in heap
+                    if place >> RANK_BITS <= end_of.get(place & _RANK_MASK, _PLACE_MASK)
+                ]
                 self._places -= len(heap) - len(kept)
                 if kept:
                     heapify(kept)
                     self._sleeping[number] = kept
                 else:
                     del self._sleeping[number]
-            if leaf is None or wait_at > self.until_ms:
-                self._wake_at(wait_at, number)
+            for instant in {end >> KEY_BITS for end in end_of.values()}:
+                if leaf is None or instant > self.until_ms:
+                    self._wake_at(instant, number)
         self._trim_alarms()
 
     def coming(self, limit: int) -> list[tuple[int, int]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 RANK_BITS: Final = 16
@@ -15,22 +16,26 @@ class ClassSet:
 
     def __init__(self) -> None:
         # The only rank of a group, or all of them, ascending. Small numbers are shared: classes would be objects each.
-        self._ranks: dict[int, int | tuple[int, ...]] = {}
+        self._ranks: dict[int, int | list[int]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[int]:
-        for group, found in self._ranks.items():
-            if isinstance(found, int):
-                yield group << RANK_BITS | found
-            else:
-                yield from [group << RANK_BITS | rank for rank in found]
+        for group in self._ranks:
+            yield from [group << RANK_BITS | rank for rank in self.ranks(group)]
 
     def __contains__(self, of: int) -> bool:
         found, rank = self._ranks.get(of >> RANK_BITS), of & _RANK_MASK
-        return found == rank if isinstance(found, int) or found is None else rank in found
+        return found == rank if isinstance(found, int) or found is None else _is_in(found, rank)
+
+    def ranks(self, group: int) -> Sequence[int]:
+        """Return the ranks of a group's classes, ascending; until the set changes."""
+        found = self._ranks.get(group)
+        if found is None:
+            return ()
+        return (found,) if isinstance(found, int) else found
 
     def add(self, of: int) -> None:
         """Enter a class, unless it is in."""
@@ -40,9 +45,10 @@ class ClassSet:
             self._ranks[group] = rank
         elif of in self:
             return
+        elif isinstance(found, int):
+            self._ranks[group] = sorted((found, rank))
         else:
-            ranks = (found,) if isinstance(found, int) else found
-            self._ranks[group] = tuple(sorted((*ranks, rank)))
+            insort(found, rank)
         self._count += 1
 
     def update(self, classes: Iterable[int]) -> None:
@@ -54,10 +60,10 @@ class ClassSet:
         """Take a class out, if it is in."""
         group, rank = of >> RANK_BITS, of & _RANK_MASK
         found = self._ranks.get(group)
-        if found == rank or found == (rank,):
+        if found == rank or found == [rank]:
             del self._ranks[group]
-        elif isinstance(found, tuple) and rank in found:
-            self._ranks[group] = tuple(each for each in found if each != rank)
+        elif isinstance(found, list) and _is_in(found, rank):
+            del found[bisect_left(found, rank)]
         else:
             return
         self._count -= 1
@@ -70,11 +76,12 @@ class ClassSet:
     def irange(self, first: int, last: int | None = None) -> Iterable[int]:
         """Return the classes from one to another, ascending: quickly if they are of one group."""
         if last is not None and last >> RANK_BITS == (group := first >> RANK_BITS):
-            found = self._ranks.get(group)
-            if found is None:
-                return ()
-            if isinstance(found, int):
-                of = group << RANK_BITS | found
-                return (of,) if first <= of <= last else ()
-            return [of for rank in found if first <= (of := group << RANK_BITS | rank) <= last]
+            found = self.ranks(group)
+            begin, end = bisect_left(found, first & _RANK_MASK), bisect_right(found, last & _RANK_MASK)
+            return [group << RANK_BITS | rank for rank in found[begin:end]]
         return sorted(of for of in self if of >= first and (last is None or of <= last))
+
+
+def _is_in(ranks: list[int], rank: int) -> bool:
+    at = bisect_left(ranks, rank)
+    return at < len(ranks) and ranks[at] == rank

@@ -7,9 +7,9 @@ nothing in memory: its end lies before its first message then, and says when tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,8 @@ import numpy.typing as npt
 from dueq.core.ports.entry import Entries, keys_of
 from dueq.core.state.class_set import RANK_BITS, ClassSet
 from dueq.core.state.classed_window import ClassedWindow
-from dueq.core.state.window import Wanted
+from dueq.core.state.job_table import JobTable
+from dueq.core.state.window import Position, Wanted
 from dueq.limits import SCAN_CLASSES_MAX
 from dueq_codecs.records import U64
 
@@ -27,12 +28,29 @@ _RUNWAY: Final = 4 * SCAN_CLASSES_MAX
 """Turns for which messages are brought to memory."""
 _NO_TURN: Final = 1 << 40
 """A turn after all others."""
+_NEVER_MS: Final = 1 << 62
+_MANY_RANKS: Final = 16
+"""If a group has more ranks that end, their ends are not gone through for each message of it."""
+
+
+class _Unknown(NamedTuple):
+    """The first class of a group of which something is ready that is only on the disk; None: there is none.
+
+    It is so from `since_ms` on, and before `before_ms`, while no end changes.
+    """
+
+    of: int | None
+    since_ms: int
+    before_ms: int
 
 
 class FairWindow(ClassedWindow):
     """The first messages of each class, or of those whose turn is near."""
 
-    _has_too_many = False
+    def __init__(self, jobs: JobTable, low_water: int | None, classes_of: Callable[[Entries], U64]) -> None:
+        super().__init__(jobs, low_water, classes_of)
+        self._has_too_many = False
+        self._unknown: dict[int, _Unknown] = {}  # by group, of those with many ranks
 
     def _no_classes(self) -> ClassSet:
         return ClassSet()
@@ -45,6 +63,50 @@ class FairWindow(ClassedWindow):
     def least(self) -> int:
         return 0
 
+    # ------------------------------------------------------------ what is only on the disk
+
+    def unknown_at(self, first: int, behind: int) -> int | None:
+        ranks = self._limited.ranks(group := first >> RANK_BITS)
+        if len(ranks) <= _MANY_RANKS:
+            return super().unknown_at(first, behind)
+        soonest = self._unknown_of(group, ranks, -1).before_ms
+        is_unseen = self._unseen is not None and self._unseen < behind
+        return min(soonest, self._low_water) if is_unseen else soonest
+
+    def unknown_in(self, first: int, behind: int, until_ms: int) -> int | None:
+        ranks = self._limited.ranks(group := first >> RANK_BITS)
+        if len(ranks) <= _MANY_RANKS:
+            return super().unknown_in(first, behind, until_ms)
+        of = self._unknown_of(group, ranks, until_ms).of
+        if of is None and self._unseen is not None and self._unseen < behind and self._low_water <= until_ms:
+            of = max(self._unseen, first)
+        return of
+
+    def _unknown_of(self, group: int, ranks: Sequence[int], until_ms: int) -> _Unknown:
+        held = self._unknown.get(group)
+        if held is None or not held.since_ms <= until_ms < held.before_ms:
+            ends = self._end_at[[self._place_of[group << RANK_BITS | rank] for rank in ranks]].astype(
+                np.int64
+            )
+            ready = np.flatnonzero(ends <= until_ms)
+            at = int(ready[0]) if len(ready) else None
+            held = self._unknown[group] = _Unknown(
+                None if at is None else group << RANK_BITS | ranks[at],
+                -1 if at is None else int(ends[at]),
+                int(ends[:at].min(initial=_NEVER_MS)),
+            )
+        return held
+
+    def _end(self, of: int, end: Position | None) -> None:
+        super()._end(of, end)
+        self._unknown.pop(of >> RANK_BITS, None)
+
+    def go_back(self, wait_at: int) -> bool:
+        self._unknown.clear()
+        return super().go_back(wait_at)
+
+    # ------------------------------------------------------------ what to read
+
     def _look(self, half: int) -> None:
         """Look whether there are too many classes."""
         count = len(self._place_of)
@@ -53,8 +115,6 @@ class FairWindow(ClassedWindow):
         elif count * _SHARE_MIN * 2 <= half:
             self._has_too_many = False
             self._look_at(list(self._limited))
-
-    # ------------------------------------------------------------ what to read
 
     def wants(self, half: int, rows: int) -> Wanted | None:
         self._look(half)
@@ -87,6 +147,7 @@ class FairWindow(ClassedWindow):
     # ------------------------------------------------------------ what to let go
 
     def shrink(self, waiting: Entries, keep: int) -> None:
+        self._unknown.clear()
         self._look(keep)
         if not self._has_too_many:
             super().shrink(waiting, keep)

@@ -9,7 +9,9 @@ import numpy as np
 
 from dueq.core.ports.entry import WIDE, Entries, State, keys_of
 from dueq.core.state.class_set import ClassSet
+from dueq.core.state.classed_window import ClassedWindow
 from dueq.core.state.fair import FairOrder
+from dueq.core.state.fair_window import FairWindow
 from dueq.core.state.job_table import JobTable
 from dueq.core.state.timeline import Timeline
 from dueq.core.state.window import Cut, Looked, Window
@@ -168,3 +170,55 @@ def test_once_it_has_gone_back_no_group_has_an_end_of_its_own() -> None:
     assert window.go_back(NOW)
     assert (window.heads(), window.unknown_count) == ([], 0)
     assert not window.endless
+
+
+def ranked(group: int, waits: Iterable[int]) -> Entries:
+    """A message of each rank of a group, which waits until then."""
+    rows = np.zeros(len(at := [*waits]), WIDE)
+    rows["state"], rows["wait_at"], rows["group"], rows["rank"] = State.WAITING, at, group, np.arange(len(at))
+    rows["sequence"] = np.arange(1, len(rows) + 1)
+    return rows
+
+
+def fair_window(rows: Entries, keep: int) -> FairWindow:
+    window = window_of(rows)
+    assert isinstance(window, FairWindow)
+    window.shrink(rows, keep)
+    return window
+
+
+def test_of_a_group_with_very_many_ranks_it_knows_what_is_ready_at_each_instant() -> None:
+    chance = random.Random(5)
+    rows = ranked(3, (NOW + chance.randrange(40) for _ in range(60)))
+    window, group = fair_window(rows, 30), (3 << 16, 4 << 16)
+    for turn in range(3_000):
+        what, at = chance.randrange(60), NOW + chance.randrange(40)
+        if what == 0:
+            window.gain(rows)
+            window.shrink(rows, 1 + chance.randrange(60))
+        elif what == 1 and turn % 7 == 0:
+            window.go_back(at)
+            window.grow([Looked(0, None, True)], None)
+        elif what < 6:
+            of = 3 << 16 | chance.randrange(60)
+            window.grow([Looked(of, (at, 1), chance.random() < 0.3)], of + 1)
+        for until in (at, at - 1, NOW + chance.randrange(-2, 42)):
+            assert window.unknown_in(*group, until) == ClassedWindow.unknown_in(window, *group, until)
+        if turn % 3 == 0:
+            assert window.unknown_at(*group) == ClassedWindow.unknown_at(window, *group)
+
+
+def test_the_ends_of_a_group_with_very_many_ranks_are_not_gone_through_for_each_message() -> None:
+    class Looks(dict[int, int]):
+        count = 0
+
+        def __getitem__(self, of: int) -> int:
+            self.count += 1
+            return super().__getitem__(of)
+
+    window = fair_window(ranked(3, [NOW + 500] * 2_000), 4)
+    window._place_of = looks = Looks(window._place_of)
+    for until in range(NOW, NOW + 100):
+        assert window.unknown_in(3 << 16, 4 << 16, until) is None
+        assert window.unknown_at(3 << 16, 4 << 16) == NOW + 500
+    assert looks.count < 2_000
