@@ -131,6 +131,7 @@ class TopicDispatcher:
         )
         self._successors = Successors()
         self._look_ahead_ms = limits.LOOK_AHEAD_MS_MIN if turns.looks_ahead else 0
+        self._latest_ms = 0  # by mesh time, of all ticks since it went back
         self._paused = True
         self._dirty = False  # something was handed in since the last tick
         # (mono) When `tick` is wanted at the latest, pushes that are laid out left aside.
@@ -304,6 +305,7 @@ class TopicDispatcher:
         """
         mesh_us = clock.mesh_now_us(now)
         self._clock.tick(mesh_us, now)
+        self._note_instant(mesh_us // 1000)
         self._tick_us = now.mono_us
         self._left_due = False
         look_ahead_ms = look_ahead_ms if self._turns.looks_ahead else 0
@@ -329,6 +331,14 @@ class TopicDispatcher:
         self._replies.answer_late(now)
         self._pushing.count()
         self._dirty = self._pushed = False
+
+    def _note_instant(self, mesh_ms: int) -> None:
+        """Let queues begin anew if mesh time has gone back: a clock that was ahead was set right."""
+        if mesh_ms < self._latest_ms - limits.CLOCK_STEP_MS:
+            for lane in self._lanes.values():
+                lane.go_back(mesh_ms)
+            self._latest_ms = mesh_ms
+        self._latest_ms = max(self._latest_ms, mesh_ms)
 
     def push(self, now: Now, clock: MeshTime) -> bool:
         """Push what was laid out for this instant, if nothing else is to be done.

@@ -105,6 +105,9 @@ class DueQueue:
         self._heap = []
         self._push([wait_at << KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)])
 
+    def go_back(self, entries: Entries, until_ms: int) -> None:
+        """Mesh time has gone back: nothing is ready before it is asked for."""
+
     def pop(self, until_ms: int, limit: int, taken: KeysView[int], *, again: bool = False) -> Entries:
         """Take out messages that wait until `until_ms` or sooner.
 

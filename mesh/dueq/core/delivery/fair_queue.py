@@ -150,6 +150,17 @@ class FairQueue:
         self.add(entries)
         self._trim_alarms()
 
+    def go_back(self, entries: Entries, until_ms: int) -> None:
+        """Mesh time has gone back: what was ready may have to sleep again. The turns of those that stay awake stay."""
+        self.until_ms = min(self.until_ms, until_ms)
+        self.renew(entries)
+        for leaf in list(self._leaves.values()):
+            node = leaf
+            while node.parent is not None and not self._has_more(node):
+                self._leave(node.parent, node)
+                node = node.parent
+        self._ready_ms = NEVER_MS if self._root.front is None else self.until_ms
+
     def count_until(self, until_ms: int, limit: int) -> int:
         """Return about how many wait until `until_ms`, at most `limit`; where all may be on the disk only, one."""
         self._wake(until_ms, FAIR_WAKES_MAX)

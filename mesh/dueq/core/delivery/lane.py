@@ -468,6 +468,11 @@ class Lane:
         rows = self.partition.timeline.rows(keys)
         self.queue.add(rows[rows["state"] == State.WAITING])
 
+    def go_back(self, mesh_ms: int) -> None:
+        """Mesh time has gone back to this instant; nothing may be taken out meanwhile."""
+        self.partition.timeline.tell_cuts()
+        self.queue.go_back(self.partition.timeline.deliverable_hot(), mesh_ms)
+
     def drop_dead(self) -> None:
         """Make the queue anew when most of its places must be dead.
 

@@ -80,6 +80,10 @@ class PriorityQueue:
         self._alarms = set(self._sleeping)
         self._places = len(entries)
 
+    def go_back(self, entries: Entries, until_ms: int) -> None:
+        """Mesh time has gone back: ranks that were ready may have to sleep again."""
+        self.renew(entries)
+
     def _wake_at(self, instant: int, rank: int) -> None:
         alarm = instant, rank
         if alarm not in self._alarms:

@@ -67,6 +67,15 @@ class WaitingQueue(Protocol):
         """Forget all places but those of these waiting messages, which are all that may come out."""
         ...
 
+    def go_back(self, entries: Entries, until_ms: int) -> None:
+        """Mesh time has gone back: what was ready may not be due.
+
+        Args:
+            entries: the waiting messages, which are all that may come out.
+            until_ms: no message that waits until later is ready.
+        """
+        ...
+
     def pop(self, until_ms: int, limit: int, taken: KeysView[int], *, again: bool = False) -> Entries:
         """Take out the next of all messages that wait until `until_ms` or sooner.
 

@@ -607,6 +607,24 @@ def test_a_group_that_is_only_on_the_disk_is_looked_at_however_often_its_beginni
     assert story.queue.head_ms == NOW
 
 
+def test_groups_that_are_not_due_after_all_sleep_again_and_the_others_keep_their_turns() -> None:
+    story, later = Story(), NOW + 50
+
+    def go_back() -> None:
+        waiting = [row for key, row in story.entries.items() if key not in story.leases.slot_of]
+        story.queue.go_back(joined(waiting), NOW)
+
+    for name, at in (("a", NOW), ("a", NOW), ("b", later), ("c.x", later), ("c.y", NOW), ("d.x", later)):
+        story.wait(name, at=at)
+    assert story.pop(1, later) == "a"
+    go_back()
+    assert story.queue.head_ms <= NOW
+    assert story.pop(9) == "c.y a"
+    go_back()
+    assert story.queue.head_ms == later
+    assert story.pop(9, later) == "b c.x d.x"
+
+
 def test_a_message_that_was_entered_twice_comes_out_once_in_a_turn() -> None:
     """Also where its second place wakes only when the queue is asked again."""
     story = Story()
