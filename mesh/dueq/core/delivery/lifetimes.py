@@ -138,8 +138,8 @@ class Lifetimes:
         """End the leases of a consumer that says goodbye, uncounted, but for the detached ones that it lists.
 
         Returns:
-            Inherited ones, if the consumer has a name and has not attached since: a later process of the name may
-            have them, which was attached at the earlier leader.
+            Inherited ones, if the consumer has a name and has not attached since, or never here: a later process of
+            the name may have them, which was attached at the earlier leader.
         """
         listed = held_by(frame)
         unsure: list[tuple[Lane, Slots]] = []
@@ -152,7 +152,7 @@ class Lifetimes:
                 keys, tokens = keys_of(leases.entry.take(slots)).tolist(), leases.token[slots].tolist()
                 stays = [pairs.get(key) == token for key, token in zip(keys, tokens, strict=True)]
                 slots = _left(lane, slots, np.array(stays, np.bool_))
-            if session.life and session.must_attach:
+            if frame.life and (session.must_attach or session.route is None):
                 inherited = leases.token[slots] <= lane.inherited_until
                 unsure.append((lane, slots[inherited]))
                 slots = slots[~inherited]

@@ -257,6 +257,26 @@ def test_a_late_goodbye_returns_nothing_that_a_later_process_of_the_name_may_hav
         assert new.leds[2].timeline.live_count == 0
 
 
+def test_a_late_goodbye_to_a_leader_that_never_heard_of_the_name_returns_nothing() -> None:
+    """It has inherited the later process's lease, and cannot tell whose it is."""
+    old = Stage()
+    older, later = Route(b"older"), Route(b"later")
+    old.attach(0, route=older, life=1, lease_ms=60_000)
+    old.attach(10, route=later, life=2, attach=100, lease_ms=60_000)
+    old.frame(ConsumerAction.GOODBYE, 20, route=older, life=1, number=2)
+    old.attach(30, route=later, life=2, attach=101, lease_ms=60_000)
+    keys = old.insert([40], 31)
+    [push] = old.run(40)
+    new = successor(old, 100)
+    new.run(100)
+    new.frame(ConsumerAction.GOODBYE, 200, route=older, life=1, number=2)
+    new.attach(210, BOB)
+    assert new.run(210) == []
+    new.attach(220, route=later, life=2, attach=102, lease_ms=60_000, held=[(1, keys[0], int(push.token[0]))])
+    new.ack(push, 230)
+    assert new.leds[1].timeline.live_count == 0
+
+
 def test_what_a_late_goodbye_has_left_is_returned_if_no_later_process_comes() -> None:
     old, new = Stage(partitions=2), Stage(partitions=1)
     for stage in (old, new):
