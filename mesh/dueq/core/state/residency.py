@@ -457,9 +457,10 @@ class Residency:
         waits = (table.state[slots] == State.WAITING) & (table.disk[slots] == OnDisk.WAITING)
         gone |= (table.state[slots] == State.DEAD) & (table.disk[slots] == OnDisk.DEAD)
         rows = table.take(slots)
+        waits &= ~are_triggered(rows)
         inside = self.window.mask(rows)
         if inside is not None:
-            gone |= waits & ~inside & ~are_triggered(rows)
+            gone |= waits & ~inside
         if self.window.left_out:
             gone |= waits & np.isin(rows["job"], list(self.window.left_out))
         table.free(slots[gone])

@@ -7,10 +7,10 @@ import pytest
 
 from dueq import limits
 from dueq.core.state.timeline import Timeline
-from dueq_codecs.records import Record, RecordKind
+from dueq_codecs.records import JobAction, Record, RecordKind, RequestRef
 from dueq_codecs.topic_settings import AS_CREATED, TopicSettings
 from tests.unit.core.delivery.test_pausing import configure, paused, resumed
-from tests.unit.core.led import ALICE, START_MS, Stage, at, keys_in, kinds
+from tests.unit.core.led import ALICE, START_MS, Led, Stage, at, keys_in, kinds
 
 FAR_MS = 3_600_000
 
@@ -243,3 +243,40 @@ def test_one_of_another_partition_goes_again_beside_them_too() -> None:
     attach_all(stage, 1_100, 2)  # all pushes were lost
     found = [key for ms in range(1_100, 5_000, 100) for push in stage.run(ms) for key in keys_in(push)]
     assert found == [key]
+
+
+def test_it_stays_in_memory_while_its_job_is_hidden_and_left_out_of_the_window() -> None:
+    """The pause holds the others, so nothing would read it again once the job is committed."""
+    stage, until_ms, ahead = Stage(), START_MS + 5_000, 20
+    timeline = Timeline(1, hot_rows_max=ahead, place=(1, 2))
+    stage.leds = {1: Led(1, timeline=timeline)}
+    stage.dispatcher.lead(stage.leds[1], at(0))
+    job = next(key for at in range(9) if not timeline.jobs.is_home(key := bytes([at]) * 16))
+    stage.attach(0, credit=100)
+    configure(stage, 0, paused())
+    stage.insert([10] * 3 * ahead, 1)
+    stage.leds[1].append(hidden(stage, 15, job, until_ms), at(2))
+    stage.commit(2)
+    key = stage.leds[1].sequence << 16
+    stage.leds[1].payloads[key] = b"text"
+    trigger(stage, 3, [key])
+    save = timeline.checkpoint()
+    assert save is not None
+    timeline.checkpoint_saved(save.applied)
+    record = Record(RecordKind.JOB, 1, 0, 0, 0)
+    record.job, record.job_until, record.job_action = job, until_ms, JobAction.COMMIT
+    stage.leds[1].append(record, at(5_600))
+    stage.commit(5_600)
+    stage.beat(5_601, number=2, credit=100)
+    assert [keys_in(push) for push in stage.run(5_601)] == [[key]]
+
+
+def hidden(stage: Stage, count: int, job: bytes, until_ms: int) -> Record:
+    """Messages of a job."""
+    record = Record(RecordKind.INSERT, 1, 0, 0, 0)
+    record.due = np.full(count, START_MS + 20, np.uint64)
+    record.size, record.crc = np.full(count, 4, np.uint32), np.zeros(count, np.uint32)
+    record.job, record.job_until = job, until_ms
+    sequence = stage.leds[1].sequence + 1
+    record.requests = (RequestRef(b"p" * 16, sequence, sequence, count),)
+    return record
