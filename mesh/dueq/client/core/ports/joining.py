@@ -13,11 +13,12 @@ from dueq_codecs.records import NO_U8, NO_U16, NO_U32, NO_U64, U16
 Body = bytes | memoryview
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-_ALIKE = ("first", "target_sequence", "target_row", "token", "due", "size", "crc", "upload", "amount_ms",
-          "key_high", "key_low", "once_high", "once_low", "once_digest")  # fmt: skip
+_ALIKE = ("first", "target_sequence", "target_row", "token", "due", "size", "crc", "upload", "key_high", "key_low",
+          "once_high", "once_low", "once_digest")  # fmt: skip
 """Columns that all parts of a request have, or none."""
 _FILLED: Final[dict[str, npt.NDArray[Any]]] = {
-    "rank": NO_U16, "expected": NO_U64, "window": NO_U32, "expires": NO_U64, "attempts_max": NO_U16, "fate": NO_U8,
+    "amount_ms": NO_U64, "rank": NO_U16, "expected": NO_U64, "window": NO_U32, "expires": NO_U64,
+    "attempts_max": NO_U16, "fate": NO_U8,
 }  # fmt: skip
 """Columns in which the rows of parts that do not say anything are 0; each without rows."""
 _ALL: Final = (*_ALIKE, *_FILLED)
