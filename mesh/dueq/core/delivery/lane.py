@@ -204,6 +204,14 @@ class Lane:
         """
         return mesh_ms < self.partition.settings.silent_until_ms
 
+    def are_silent(self, entries: Entries) -> npt.NDArray[np.bool_] | None:
+        """Return which messages must not leave, their group being paused; None: all may.
+
+        No pause holds a triggered message.
+        """
+        paused = self.partition.timeline.groups.are_paused(entries)
+        return paused & ~are_triggered(entries) if paused is not None else None
+
     # -------------------------------------------------------------- what is to be pushed
 
     @property
@@ -426,6 +434,14 @@ class Lane:
         slots = np.fromiter(self.leases.slot_of.values(), np.intp, len(self.leases))
         self.return_granted(slots[~are_triggered(self.leases.entry.take(slots))], now)
 
+    def groups_silenced(self, now: Now) -> None:
+        """Groups may be paused: have the leases of their messages ended that were not pushed."""
+        if self.partition.timeline.groups.paused:
+            slots = np.fromiter(self.leases.slot_of.values(), np.intp, len(self.leases))
+            silent = self.are_silent(self.leases.entry.take(slots))
+            if silent is not None:
+                self.return_granted(slots[silent], now)
+
     def end_leases(self, now: Now, look_us: int, retry_us: int) -> None:
         """Propose EXPIRE for leases that ran out at their consumer, RELEASE for those that never got there.
 
@@ -576,6 +592,15 @@ class Lane:
         mine = are_triggered(self.leases.entry.take(slots))
         self.hold_up(slots[~mine])
         found: Slots = slots[mine]
+        return found
+
+    def only_open(self, slots: Slots) -> Slots:
+        """Return the leases of these whose groups are not paused; the others are held up."""
+        silent = self.are_silent(self.leases.entry.take(slots))
+        if silent is None:
+            return slots
+        self.hold_up(slots[silent])
+        found: Slots = slots[~silent]
         return found
 
     # -------------------------------------------------------------- jobs

@@ -2,7 +2,7 @@
 
 LEASE applied      proposed leases are granted: pushed when their time comes, unless it is too late or too far off
 EXTEND taken       its leases do not run out while it is on its way; applied, they have their new end
-SETTINGS applied   a pause ends what was granted and not pushed
+SETTINGS, GROUP applied    a pause ends what was granted and not pushed
 CANCEL, MOVE       appended, they withhold what was not pushed; applied, what they have not ended is let go
 LAPSE applied      what had expired is no longer held to be on its end
 ACK, NACK, RELEASE, EXPIRE applied    the leases are gone, and what waits again is in the queue
@@ -82,6 +82,8 @@ class LeaseChanges:
             lane.queue.add(applied.waiting)
         if applied.settings is not None and lane.is_silent(self._clock.mesh_ms(now)):
             lane.silenced(now)
+        if record.kind == RecordKind.GROUP:
+            lane.groups_silenced(now)
         if applied.job is not None:
             lane.job_decided(applied.job, now)
         if record.kind in _WITHHOLDING and record.token.any():
@@ -129,6 +131,9 @@ class LeaseChanges:
         elif mono_us.max() > far_us:
             # Moved between proposal and grant: the new instant is too far off to hold a lease for.
             half_us[mono_us > far_us] = now.mono_us
+        silent = lane.are_silent(entries)
+        if silent is not None:
+            half_us[silent] = now.mono_us  # proposed before the pause of its group
         if not fresh.all():
             # Withheld or to be ended since it was proposed: only the timer matters, and it may be set
             # already.

@@ -110,6 +110,10 @@ class Renewals:
             rows = (
                 ROWS_MAX if triggered else 0 if lane.is_silent(mesh_ms) else min(lane.allowed(now), ROWS_MAX)
             )
+            silent = lane.are_silent(lane.leases.entry.take(slots))
+            held = None if silent is None else _still_pushed(lane, slots[silent], tokens[silent])
+            if silent is not None:
+                slots, tokens = slots[~silent], tokens[~silent]
             while len(slots) and self._lanes.get(lane.uid) is lane:
                 some = _still_pushed(lane, slots[:rows], tokens[:rows]) if rows else slots
                 if not rows or (len(some) and not self._renew(lane, some, now, triggered=triggered)):
@@ -119,6 +123,9 @@ class Renewals:
                     break
                 slots, tokens = slots[rows:], tokens[rows:]
                 rows = ROWS_MAX if triggered else min(lane.allowed(now), ROWS_MAX)
+            if held is not None and len(held):  # their groups are paused
+                self._enter(place, lane, held)
+                self.next_us = min(self.next_us, now.mono_us + ALLOWED_US)
 
     def _renew(self, lane: Lane, slots: Slots, now: Now, *, triggered: bool) -> bool:
         """Renew leases of one session, of triggered messages or of others; returns whether they are dealt with."""

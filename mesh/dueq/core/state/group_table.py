@@ -15,6 +15,7 @@ from struct import Struct
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from sortedcontainers import SortedDict
 
 from dueq.core.ports.entry import Entries, is_wide
@@ -22,7 +23,7 @@ from dueq.core.ports.tables import TableRow
 from dueq.core.state.applied import Applied
 from dueq.core.state.side_table import Messages
 from dueq.errors import UnknownVersion, invariant
-from dueq_codecs.groups import AS_CREATED, GroupSettings, decode_group_changes
+from dueq_codecs.groups import AS_CREATED, GroupSettings, decode_group_changes, levels_of
 from dueq_codecs.records import U8, U32, Record
 
 _HEAD: Final = Struct("<BQH")
@@ -73,6 +74,7 @@ class GroupTable:
         by_name: every group.
         by_number: the same.
         limited: groups for which something is set, by name.
+        paused: the names of those that are paused.
         forgotten: the numbers of those that the last record has found to have nothing.
     """
 
@@ -80,6 +82,7 @@ class GroupTable:
         self.by_name: SortedDict[str, Group] = SortedDict()
         self.by_number: dict[int, Group] = {}
         self.limited: dict[str, Group] = {}
+        self.paused: set[str] = set()
         self.forgotten: list[int] = []
         self._given = 0
         self._idle: dict[int, None] = {}
@@ -103,7 +106,7 @@ class GroupTable:
     def _add(self, group: Group) -> None:
         self.by_name[group.name] = self.by_number[group.number] = group
         if group.settings is not None:
-            self.limited[group.name] = group
+            self._limit(group.name, group)
         if not group.messages:
             self._idle[group.number] = None
 
@@ -147,13 +150,22 @@ class GroupTable:
         group = self._begin(record.name)
         settings = replace(group.settings or AS_CREATED, **decode_group_changes(record.document))
         group.settings = settings if settings != AS_CREATED else None
-        if group.settings is not None:
-            self.limited[group.name] = group
-        else:
-            self.limited.pop(group.name, None)
+        self._limit(group.name, group if group.settings is not None else None)
+        if group.settings is None:
             self._idle[group.number] = None
         self._changed[group.number] = None
         return np.zeros(1, np.uint8)
+
+    def _limit(self, name: str, group: Group | None) -> None:
+        """Something is set for a group; None: nothing is any more."""
+        if group is None:
+            self.limited.pop(name, None)
+        else:
+            self.limited[name] = group
+        if group is not None and group.settings is not None and group.settings.paused:
+            self.paused.add(name)
+        else:
+            self.paused.discard(name)
 
     def expire(self, age_ms: int, stamp: int) -> None:
         """Forget groups that have nothing."""
@@ -188,6 +200,15 @@ class GroupTable:
             self._changed[number] = None
             if not group.messages:
                 self._idle[number] = None
+
+    def are_paused(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
+        """Return which messages are of a group that is paused, or is below one that is; None: none is."""
+        if not self.paused or not is_wide(rows):
+            return None
+        numbers, inverse = np.unique(rows["group"], return_inverse=True)
+        names = (self.name_of(number) or "" for number in numbers.tolist())
+        found = np.array([any(level in self.paused for level in levels_of(name)) for name in names], np.bool_)
+        return found[inverse] if found.any() else None
 
     def name_of(self, number: int) -> str | None:
         """Return the name of a group; None: nothing is left of it."""
