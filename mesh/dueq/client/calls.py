@@ -132,6 +132,11 @@ def connect() -> Call[None]:
     return Call(events.Connect, _nothing)
 
 
+def measure() -> Call[None]:
+    """Wait for a broker that knows the mesh's time."""
+    return Call(lambda number, at: events.Connect(number, at, measured=True), _nothing)
+
+
 def topics() -> Call[list[TopicInfo]]:
     """All topics."""
     return Call(events.FetchTopics, reading.topic_infos)

@@ -185,5 +185,5 @@ class AsyncConnection:
         """Return mesh time, Unix µs; measured first if it never was and `relative` (a time counts from now)."""
         runtime = self.live()
         if relative and not runtime.clock_known:
-            await self.run(calls.connect(), timeout)
+            await self.run(calls.measure(), timeout)
         return runtime.mesh_us

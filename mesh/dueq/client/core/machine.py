@@ -61,7 +61,7 @@ class ClientCore:
         self, client_id: bytes, endpoints: Sequence[str], random: RandomSource, *, steady: bool = False
     ) -> None:
         context = self._context = Context(client_id, random, steady=steady)
-        self._links = Links(context, endpoints, self._link_up, self._link_down)
+        self._links = Links(context, endpoints, self._link_up, self._greeted, self._link_down)
         self._any_broker = AnyBrokerRequests(context, self._links)
         self._calls = Calls(context)
         self._directory = Directory(
@@ -193,8 +193,10 @@ class ClientCore:
         if fault is not None:
             self._context.refuse(push, fault)
 
+    def _greeted(self) -> None:
+        self._topics.greeted()
+
     def _link_up(self) -> None:
-        self._topics.link_up()
         self._any_broker.link_up()
         self._windows.link_up()
         self._uploads.link_up()

@@ -186,5 +186,5 @@ class Connection:
         """Return mesh time, Unix µs; measured first if it never was and `relative` (a time counts from now)."""
         runtime = self.live()
         if relative and not runtime.clock_known:
-            self.run(calls.connect(), timeout)
+            self.run(calls.measure(), timeout)
         return runtime.mesh_us

@@ -15,7 +15,7 @@ from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
 from dueq.client.core.links.refusals import FINAL, error_of
 from dueq.client.core.ports.events import Connect, CreateTopic, DeleteTopic, FetchTopics, UpdateTopic
-from dueq.errors import Disconnected, DueqError, OutcomeUnknown, TopicNotFound
+from dueq.errors import Disconnected, DueqError, OutcomeUnknown, TopicNotFound, Unavailable
 from dueq_codecs.documents import decode_document
 from dueq_codecs.messages import (
     ClientMessage,
@@ -151,23 +151,34 @@ class Topics:
         directory: Directory,
     ) -> None:
         self._tools = Tools(context, calls, links, any_broker)
-        self._calls, self._links = calls, links
+        self._calls, self._links, self._clock = calls, links, context.clock
         self._directory = directory
-        self._connecting: list[int] = []
+        self._connecting: list[Connect] = []
 
     def connect(self, event: Connect) -> None:
-        """Wait for any broker."""
-        self._calls.begin(event.call, event.deadline_us, lambda: self._calls.fail(event.call, self.cut_off()))
-        if self._links.up():
-            self._calls.complete(event.call)
-        else:
-            self._connecting.append(event.call)
+        """Wait for any broker, or for one that knows the mesh's time."""
+        self._calls.begin(event.call, event.deadline_us, lambda: self._not_connected(event))
+        self._connecting.append(event)
+        self.greeted()
 
-    def link_up(self) -> None:
-        """Some broker has answered."""
-        for call in self._connecting:
-            self._calls.complete(call)
-        self._connecting.clear()
+    def greeted(self) -> None:
+        """Some broker may have answered, or measured the clocks."""
+        if not self._connecting or not self._links.up():
+            return
+        known = self._clock.best is not None
+        waiting, self._connecting = self._connecting, []
+        for event in waiting:
+            if event.measured and not known:
+                self._connecting.append(event)
+            else:
+                self._calls.complete(event.call)
+
+    def _not_connected(self, event: Connect) -> None:
+        self._connecting.remove(event)
+        error = self.cut_off()
+        if self._links.up():
+            error = Unavailable("no broker within reach knows the mesh's time yet; a retry can help")
+        self._calls.fail(event.call, error)
 
     def cut_off(self) -> DueqError:
         """Why nothing came back in time."""

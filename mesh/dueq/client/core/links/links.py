@@ -21,6 +21,8 @@ from dueq.instant import Now
 from dueq_codecs.messages import BrokerInfo, ClientMessage, Code, Hello, HelloReply, Role
 
 HELLO_US: Final = limits.CLIENT_HELLO_MS * 1000
+_MEASURE_US: Final = 500_000
+"""Pause between two Hellos while no broker has told the mesh's time: one that has just started does soon."""
 SILENCE_US: Final = limits.CLIENT_SILENCE_MS * 1000
 BACK_OFF_US_MIN: Final = 100_000
 BACK_OFF_US_MAX: Final = 2_000_000
@@ -78,10 +80,11 @@ class Links:
         context: Context,
         endpoints: Iterable[str],
         on_up: Callable[[], None],
+        on_greeted: Callable[[], None],
         on_down: Callable[[int], None],
     ) -> None:
         self._context = context
-        self._on_up, self._on_down = on_up, on_down
+        self._on_up, self._on_greeted, self._on_down = on_up, on_greeted, on_down
         self._by_endpoint = {endpoint: Link(endpoint, given=True) for endpoint in endpoints}
         self._by_number: dict[int, Link] = {}
         self._opened = 0
@@ -206,6 +209,9 @@ class Links:
             link.state, link.broker_id, link.back_off_us, link.trouble = State.UP, reply.broker_id, 0, ""
             context.log("info", "link.opened", endpoint=link.endpoint, broker=reply.broker_id)
             self._on_up()
+            if context.clock.best is None:
+                self._watch(link)
+        self._on_greeted()
 
     # -------------------------------------------------------------- transitions
 
@@ -231,13 +237,14 @@ class Links:
         context.emit(Send(link.number, hello))
 
     def _watch(self, link: Link) -> None:
-        """Look at the link at least every two seconds: greet, or give it up."""
+        """Look at the link again soon: greet, or give it up."""
         if link.timer is not None:
             link.timer.cancel()
         if self._context.steady and link.up:
             return
         left_us = link.silent_at_us - self._context.mono_us
-        link.timer = self._context.after(min(HELLO_US, left_us), lambda: self._look(link))
+        pause_us = _MEASURE_US if link.up and self._context.clock.best is None else HELLO_US
+        link.timer = self._context.after(min(pause_us, left_us), lambda: self._look(link))
 
     def _look(self, link: Link) -> None:
         if self._context.mono_us >= link.silent_at_us:

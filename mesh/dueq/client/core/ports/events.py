@@ -59,10 +59,11 @@ class FrameReceived:
 
 @dataclass(slots=True)
 class Connect:
-    """Completed(None) as soon as some broker has answered."""
+    """Completed(None) as soon as some broker has answered; `measured`: one that knows the mesh's time."""
 
     call: int
     deadline_us: int
+    measured: bool = False
 
 
 @dataclass(slots=True)

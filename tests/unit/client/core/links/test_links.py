@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from dueq.client.core.ports import events
-from dueq.client.core.ports.effects import CloseLink, Effect, Failed, OpenLink, Send
+from dueq.client.core.ports.effects import CloseLink, Completed, Effect, Failed, OpenLink, Send
+from dueq.errors import Unavailable
 from dueq_codecs.messages import Code, Hello, HelloReply
 from tests.unit.client.stage import Stage, endpoint, hello_reply, of, sent
 
@@ -118,8 +119,45 @@ def test_the_mesh_of_the_first_broker_that_answers_is_the_one_that_all_are_greet
     stage.step()
     for broker, mesh in (("a", "one"), ("b", "another")):
         [hello] = sent(stage.step(events.LinkReady(stage.links[endpoint(broker)])), Hello)
-        stage.receive(broker, replace(hello_reply(broker, hello.sent_wall_us, 0), cluster_id=mesh))
+        stage.receive(
+            broker, replace(hello_reply(broker, hello.sent_wall_us, stage.now.wall_us), cluster_id=mesh)
+        )
     assert [hello.cluster_id for hello in sent(stage.run_until(2_000), Hello)] == ["one", "one"]
+
+
+def greet(stage: Stage, until_ms: int, *, known: bool) -> list[Effect]:
+    """Let a broker answer greetings for a while that knows the mesh's time, or does not."""
+    effects: list[Effect] = []
+    while stage.ms < until_ms:
+        ran = stage.run_until(stage.ms + 100)
+        for hello in sent(ran, Hello):
+            ran += stage.receive("a", hello_reply("a", hello.sent_wall_us, stage.now.wall_us if known else 0))
+        effects += ran
+    return effects
+
+
+def test_who_needs_the_time_of_the_mesh_waits_until_a_broker_knows_it() -> None:
+    """One that has just started does not. By the client's own clock, "in ten minutes" could be an hour ago."""
+    stage = Stage()
+    stage.step(events.Connect(7, stage.at_us(9_000)), events.Connect(8, stage.at_us(9_000), measured=True))
+    [hello] = sent(stage.step(events.LinkReady(stage.links[endpoint("a")])), Hello)
+    effects = stage.receive("a", hello_reply("a", hello.sent_wall_us, 0))
+    assert [done.call for done in of(effects, Completed)] == [7]
+    assert of(greet(stage, 3_000, known=False), Completed) == []
+    assert [done.call for done in of(greet(stage, 4_000, known=True), Completed)] == [8]
+    assert [done.call for done in of(stage.step(events.Connect(9, stage.at_us(9_000), True)), Completed)] == [
+        9
+    ]
+
+
+def test_who_waits_in_vain_for_the_time_of_the_mesh_hears_that_nobody_knows_it() -> None:
+    stage = Stage()
+    stage.step(events.Connect(8, stage.at_us(3_000), measured=True))
+    [hello] = sent(stage.step(events.LinkReady(stage.links[endpoint("a")])), Hello)
+    stage.receive("a", hello_reply("a", hello.sent_wall_us, 0))
+    [failed] = of(greet(stage, 3_500, known=False), Failed)
+    assert isinstance(failed.error, Unavailable)
+    assert "time" in str(failed.error)
 
 
 def test_nothing_is_sent_before_a_connection_is_there() -> None:
