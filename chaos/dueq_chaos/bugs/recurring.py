@@ -104,7 +104,7 @@ RECURRING: Final = (
             change(
                 "core.partition.recurrences:Recurrences._from_now_on",
                 "elif wish.action == RESUME and known.paused:",
-                "elif known.paused and (following := next_tick(terms, anchor_ms, known.last)) < 0:",
+                "elif known.paused and (following := next_tick(terms, anchor_ms, known.past)) < 0:",
             ),
         ),
         seeds=24,
@@ -130,15 +130,29 @@ RECURRING: Final = (
         "docs/explanation/recurrences.md: one message a tick",
         (
             change(
-                "core.partition.recurrences:Recurrences._step", "if tick <= recurrence.last:", "if False:"
+                "core.partition.recurrences:Recurrences._step", "if recurrence.has_message(tick):", "if False:"
             ),
             change(
                 "core.state.recurrence_table:RecurrenceTable._moves",
-                "or (due and tick <= recurrence.last)",
+                "or (due and recurrence.has_message(tick))",
                 "",
             ),
         ),
         seeds=0,
         finders=(88000039,),
+    ),
+    Bug(
+        "ticks-before-one-that-stays-are-lost",
+        "Ticks whose messages were taken back get none again if a later tick has kept its own.",
+        "docs/explanation/recurrences.md: an update that says nothing of when leaves no tick out",
+        (
+            change(
+                "core.state.recurrence:Recurrence.has_message",
+                "any(fired.tick == tick for",
+                "any(fired.tick >= tick for",
+            ),
+        ),
+        seeds=0,
+        finders=(88000266,),
     ),
 )

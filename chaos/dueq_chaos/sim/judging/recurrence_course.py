@@ -128,8 +128,8 @@ class Course:
             and known.messages
         ):
             return True  # its message was unfinished when the leader looked: the end may be a record before this one
-        if tick <= known.last:
-            return following == next_tick(terms, known.anchor, known.last)
+        if tick <= known.past or tick in known.coming:
+            return following == next_tick(terms, known.anchor, max(tick, known.past))
         missed_ms = stamp - limits.MISSED_AFTER_MS
         if tick > missed_ms:
             return False
@@ -177,7 +177,9 @@ class Course:
         terms = _terms_of(known)
         # A leader whose clock is behind takes back what was made ahead: no tick was before it began. What was
         # skipped by an earlier stamp does not come again.
-        soonest = next_tick(terms, known.anchor, max(self._newest_ms, known.last, known.anchor))
+        soonest = next_tick(terms, known.anchor, max(self._newest_ms, known.past, known.anchor))
+        while soonest in known.coming:
+            soonest = next_tick(terms, known.anchor, soonest)
         if not known.next:
             return f"{name} waits for nothing, and {soonest} comes" if soonest else ""
         if next_tick(terms, known.anchor, known.next - 1) != known.next:

@@ -40,9 +40,9 @@ class NaiveRecurrence:
     coming: dict[int, int] = field(default_factory=dict)
 
     @property
-    def last(self) -> int:
-        """The last tick that has a message; 0: none."""
-        return max(self.ticks, default=0)
+    def past(self) -> int:
+        """The last tick that has a message which cannot be taken back; 0: none."""
+        return max(self.ticks.keys() - self.coming.keys(), default=0)
 
 
 class NaiveRecurrences:
@@ -103,7 +103,9 @@ class NaiveRecurrences:
         """Move a recurrence on; returns the outcome, and whether the row's message is new."""
         tick, following, due = (int(column[at]) for column in (record.tick, record.following, record.due))
         known = self.of(int(record.recurrence[at]))
-        if known is None or (tick and (known.next != tick or (due and tick <= known.last))):
+        if known is None or (
+            tick and (known.next != tick or (due and (tick <= known.past or tick in known.coming)))
+        ):
             return Outcome.NOT_FOUND, False
         if tick:
             known.next = following

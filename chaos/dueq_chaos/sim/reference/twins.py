@@ -196,7 +196,7 @@ def recurrences_differ(timeline: Timeline, naive: Naive) -> str:
     unfinished = Counter(entry.recurrence for entry in naive.live.values() if entry.state != State.DEAD)
     expected = {
         name: (
-            known.number, known.terms, known.payload, known.anchor, known.paused, known.next, known.last,
+            known.number, known.terms, known.payload, known.anchor, known.paused, known.next, known.past,
             unfinished[known.number], known.messages, known.skipped, sorted(known.coming.items()),
         )
         for name, known in naive.recurrences.by_name.items()
@@ -204,7 +204,7 @@ def recurrences_differ(timeline: Timeline, naive: Naive) -> str:
     found = {
         each.name: (
             each.number, DEFAULTS | unpacked(each.document), each.payload, each.anchor, each.paused, each.next,
-            each.last, each.unfinished, each.messages, each.skipped,
+            each.past, each.unfinished, each.messages, each.skipped,
             [(fired.tick, fired.first) for fired in each.fired],
         )
         for each in timeline.recurrences.by_number.values()

@@ -296,8 +296,8 @@ class Recurrences:
             self._looks.set(recurrence.number, look_at_ms)
             return None
         try:
-            if tick <= recurrence.last:
-                return tick, next_tick(terms, anchor_ms, recurrence.last), 0
+            if recurrence.has_message(tick):
+                return tick, next_tick(terms, anchor_ms, max(tick, recurrence.past)), 0
             if tick <= missed_ms and (first := first_made_up(terms, anchor_ms, tick, missed_ms)) != tick:
                 return tick, first, 0
             following = next_tick(terms, anchor_ms, tick)

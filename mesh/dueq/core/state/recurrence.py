@@ -85,10 +85,13 @@ class Recurrence:
         """The name of the shared body of its messages; empty: there is none."""
         return bytes.fromhex(terms_of(self.document).body)
 
-    @property
-    def last(self) -> int:
-        """The last tick that has a message, Unix ms; 0: none."""
-        return self.fired[-1].tick if self.fired else self.past
+    def has_message(self, tick: int) -> bool:
+        """Whether a tick has one, or is before one whose instant has come."""
+        return tick <= self.past or any(fired.tick == tick for fired in self.fired)
+
+    def enter(self, fired: Fired) -> None:
+        """A tick has a message now."""
+        self.fired = tuple(sorted((*self.fired, fired), key=lambda each: each.first))
 
     @property
     def weight(self) -> int:
@@ -97,10 +100,8 @@ class Recurrence:
 
     def come(self, stamp: int) -> None:
         """Forget which messages are to come of those whose instants have come."""
-        coming = tuple(fired for fired in self.fired if fired.first > stamp)
-        for fired in self.fired[: len(self.fired) - len(coming)]:
-            self.past = max(self.past, fired.tick)
-        self.fired = coming
+        self.past = max([self.past, *(fired.tick for fired in self.fired if fired.first <= stamp)])
+        self.fired = tuple(fired for fired in self.fired if fired.first > stamp)
 
     # ------------------------------------------------------------ rows
 

@@ -10,7 +10,7 @@ The leader computes instants and writes them into the records (`partition/recurr
 follows from the log alone, as replicas may have different rules for time zones.
 
 One message per tick: a FIRE takes effect only if its tick is the one waited for, and brings a message only if the tick
-is after the last one that has a message. Both hold whatever leaders propose, in whatever order.
+has none. Both hold whatever leaders propose, in whatever order.
 
 Some messages are fired ahead of their instants. A record that pauses, changes or deletes a recurrence names them, and
 takes back those that were pushed to no consumer: their ticks count as never fired. A message that was released or
@@ -192,8 +192,7 @@ class RecurrenceTable:
             recurrence.messages += 1
             if tick:
                 recurrence.come(record.stamp)
-                coming = Fired(tick, max(due, record.stamp), record.sequence, row)
-                recurrence.fired = (*recurrence.fired, coming)
+                recurrence.enter(Fired(tick, max(due, record.stamp), record.sequence, row))
         return outcomes, np.array(new, np.intp)
 
     @staticmethod
@@ -201,7 +200,7 @@ class RecurrenceTable:
         """Move a recurrence on, if its tick is the one waited for and may have the message that comes with it."""
         if not tick:
             return True
-        if recurrence.next != tick or (due and tick <= recurrence.last):
+        if recurrence.next != tick or (due and recurrence.has_message(tick)):
             return False
         recurrence.next = following
         return True

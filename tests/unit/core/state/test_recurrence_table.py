@@ -84,7 +84,7 @@ def test_a_tick_that_has_a_message_gets_no_second_one_though_it_is_waited_for_ag
     assert brings(table, fire(NOON, NOON + SECOND))
     assert table.act(act(PAUSE, NOON, (20, 0)), outcomes(Outcome.LEASED)) is Outcome.DONE
     recurrence = table.by_number[NUMBER]
-    assert (recurrence.next, recurrence.last) == (NOON, NOON)
+    assert (recurrence.next, [fired.tick for fired in recurrence.fired]) == (NOON, [NOON])
     assert not brings(table, fire(NOON, NOON + SECOND, sequence=40))
     assert not brings(table, fire(NOON, NOON + SECOND, 0, sequence=41)), "it is skipped"
     assert recurrence.next == NOON + SECOND
@@ -96,8 +96,32 @@ def test_a_tick_whose_message_was_taken_back_may_have_another(table: RecurrenceT
     assert brings(table, fire(NOON, NOON + SECOND))
     table.act(act(PAUSE, NOON, (20, 0)), outcomes(Outcome.DONE))
     recurrence = table.by_number[NUMBER]
-    assert (recurrence.last, recurrence.messages, recurrence.fired) == (0, 0, ())
+    assert (recurrence.past, recurrence.messages, recurrence.fired) == (0, 0, ())
     assert brings(table, fire(NOON, NOON + SECOND, sequence=40))
+
+
+def test_ticks_that_were_taken_back_have_messages_again_though_a_later_one_has_kept_its_own(
+    table: RecurrenceTable,
+) -> None:
+    """A user has cancelled it, or a consumer has it."""
+    ticks = [NOON + at * SECOND for at in range(4)]
+    for at, tick in enumerate(ticks):
+        assert brings(table, fire(tick, tick + SECOND, sequence=20 + at, stamp=NOON - SECOND))
+    named = [(20 + at, 0) for at in range(4)]
+    found = outcomes(Outcome.DONE, Outcome.DONE, Outcome.NOT_FOUND, Outcome.DONE)
+    table.act(act(RESUME, NOON, *named, stamp=NOON - SECOND), found)
+    recurrence = table.by_number[NUMBER]
+    brought = [
+        brings(table, fire(tick, tick + SECOND, sequence=40, stamp=NOON - SECOND)) for tick in ticks[:2]
+    ]
+    assert not brings(table, fire(ticks[2], ticks[3], sequence=41, stamp=NOON - SECOND))
+    assert brings(table, fire(ticks[2], ticks[3], 0, sequence=42, stamp=NOON - SECOND)) is False
+    brought.append(brings(table, fire(ticks[3], ticks[3] + SECOND, sequence=43, stamp=NOON - SECOND)))
+    assert brought == [True, True, True]
+    assert [fired.tick for fired in recurrence.fired] == ticks
+    assert (recurrence.next, recurrence.messages) == (ticks[3] + SECOND, 4)
+    recurrence.come(ticks[1])
+    assert (recurrence.past, [fired.tick for fired in recurrence.fired]) == (ticks[1], ticks[2:])
 
 
 def test_what_was_deleted_fires_no_more_and_what_is_made_again_is_another(table: RecurrenceTable) -> None:
@@ -135,7 +159,7 @@ def test_what_was_there_before_a_restart_and_is_deleted_then_leaves_the_disk(tab
 
 def test_a_trigger_brings_a_message_and_moves_nothing(table: RecurrenceTable) -> None:
     assert brings(table, fire(0, 0, NOON - 10 * SECOND, stamp=NOON - 10 * SECOND))
-    assert (table.by_number[NUMBER].next, table.by_number[NUMBER].last) == (NOON, 0)
+    assert (table.by_number[NUMBER].next, table.by_number[NUMBER].fired) == (NOON, ())
 
 
 def test_a_new_payload_takes_the_place_of_the_shared_body_before() -> None:
