@@ -105,8 +105,8 @@ class Server:
 class Following:
     """A mirror on a thread that is the test's; what it wants to do later, the test does."""
 
-    def __init__(self) -> None:
-        self.server = Server()
+    def __init__(self, server: Server | None = None) -> None:
+        self.server = server or Server()
         self.events: list[CoordinatorEvent] = []
         self.calls: list[Callable[[], None]] = []
         self.waiting: list[tuple[float, Callable[[], None]]] = []
@@ -193,6 +193,38 @@ def test_a_topic_made_anew_under_its_old_name_is_read_and_followed_anew() -> Non
     assert [part.uid for part in seen.topics["a"].partitions] == [2]
     assert seen.tombstones == frozenset({1})
     assert following.server.asked[LAYOUT.partition(2)] == 1
+
+
+def test_a_topic_that_changes_while_all_are_listed_is_read_again() -> None:
+    """Its watch has fired: nothing else would tell of that change."""
+
+    class Late(Answer):
+        """An answer that comes after the news of the change."""
+
+        def rawlink(self, ready: Callable[[Any], None]) -> None:
+            server.changes = False
+            parts = tuple(PartitionAssignment(uid, ("b1",)) for uid in (1, 2))
+            server.nodes[LAYOUT.topic("a")] = encode_topic(Topic("a", "0" * 32, "timeline", parts, 1, 1))
+            server.fire(LAYOUT.topic("a"))
+            following.calls.append(lambda: ready(self))
+
+    class Changing(Server):
+        changes = False
+
+        def get_children_async(self, path: str, watch: Any = None) -> Answer:
+            found = super().get_children_async(path, watch)
+            return Late(found.value) if path == LAYOUT.tombstones and self.changes else found
+
+    following = Following(server := Changing())
+    server.make("a", 1)
+    following.pass_time()
+    server.changes = True
+    server.make("b", 3)
+    following.run()
+    following.pass_time()
+    following.pass_time()
+    seen = [event for event in following.events if isinstance(event, TopicsSeen)][-1]
+    assert [part.uid for part in seen.topics["a"].partitions] == [1, 2]
 
 
 def test_a_node_that_many_ask_for_while_requests_wait_is_read_once_for_all() -> None:

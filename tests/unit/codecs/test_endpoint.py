@@ -47,6 +47,7 @@ def test_logs_and_answers_have_no_secret_and_no_value_of_a_header() -> None:
         ({"headers": {"Webhook-Id": "1"}}, "the header Webhook-Id is not to be set"),
         ({"headers": {"a b": "1"}}, "'a b' is no name of an HTTP header"),
         ({"headers": {"a": "1\r\nhost: b"}}, "the value of the header a is not printable"),
+        ({"headers": {"a": "1\n"}}, "the value of the header a is not printable"),
         ({"headers": {"a": "1" * 1024}}, "headers have at most 1024 bytes, not 1025"),
         ({"filter": {"kind": []}}, "has a list of values for the header 'kind'"),
         ({"filter": {"kind": ["x" * 600]}}, "filter of endpoint has at most 512 bytes"),

@@ -56,6 +56,14 @@ def test_any_other_line_goes_by_time_as_it_passes(line: str) -> None:
     assert shown(terms, before_leap, 2) == ["29 03:00:00+0200", "29 03:30:00+0200"]
 
 
+@pytest.mark.parametrize("line", ["0 * * * *", "0 0 * * * *"])
+def test_a_line_of_every_hour_fires_in_the_hour_that_comes_twice(line: str) -> None:
+    at_one = datetime(2026, 10, 25, 1, 30, tzinfo=ZoneInfo(BERLIN))
+    assert shown(Terms(line, zone=BERLIN), at_one, 3) == [
+        "25 02:00:00+0200", "25 02:00:00+0100", "25 03:00:00+0100",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("months_before", [0, 6, 9])
 def test_a_time_that_comes_twice_is_found_from_before_the_clocks_were_set_forward(months_before: int) -> None:
     after = datetime(2026, 10 - months_before, 24, tzinfo=UTC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +20,11 @@ from dueq.limits import REQUEST_ROWS_MAX
 from dueq_codecs.groups import home_of_group
 from dueq_codecs.messages import ChangeRequest
 from dueq_codecs.records import RecordKind
+from dueq_codecs.topic_settings import TopicSettings
 from tests.unit.client.stage import TOPIC, Stage, of, ok, push, sent
 
 
-def staged(**given: dict[int, str]) -> Stage:
+def staged(**given: Any) -> Stage:
     stage = Stage(**given)
     stage.connect()
     stage.learn_topic()
@@ -46,6 +48,20 @@ def test_ranks_of_zero_and_empty_groups_are_not_sent() -> None:
     """A topic that has neither takes such rows."""
     [request] = sent(staged().step(insert(2, ranks=[0, 0], groups=[None, ""])), ChangeRequest)
     assert (len(request.rank), len(request.group), request.groups) == (0, 0, ())
+
+
+def test_a_group_decides_the_partition_of_a_message_with_a_key() -> None:
+    """Its settings hold nowhere else, and the key is looked for there."""
+    settings = TopicSettings(version=1, keys="unique").encode()
+    stage = staged(uids=dict.fromkeys(range(1, 6), "a"), settings=settings)
+    names = [f"group-{row}" for row in range(20)] + [""] * 20
+    event = insert(40, groups=names, keys=[f"key-{row}" for row in range(40)])
+    requests = sent(stage.step(event), ChangeRequest)
+    homes = {name: 1 + home_of_group(name, 5) for name in names if name}
+    assert len({request.uid for request in requests}) == 5
+    for request in requests:
+        for place in request.group.tolist():
+            assert homes.get(request.groups[place], request.uid) == request.uid
 
 
 def test_requests_with_and_without_them_share_one() -> None:
