@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -25,6 +26,17 @@ _CLOSE_S: Final = 5.0
 """How long what dropped consumers have settled may take to be confirmed as the client is closed."""
 _AGAIN_S: Final = 0.25
 """Pause before what only reads is asked again."""
+
+_connections: weakref.WeakSet[AsyncConnection] = weakref.WeakSet()
+
+
+def _leave_behind() -> None:
+    """In a forked process a lock may be held by a thread that does not exist there."""
+    for connection in list(_connections):
+        connection._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_leave_behind)
 
 
 class _Consumer(Protocol):
@@ -65,6 +77,7 @@ class AsyncConnection:
         self._lock = threading.Lock()
         self._closed = False
         self._consumers: weakref.WeakSet[_Consumer] = weakref.WeakSet()
+        _connections.add(self)
 
     async def close(self) -> None:
         """Close consumers (their leases go back), then the runtime. Once more does nothing."""
@@ -108,12 +121,11 @@ class AsyncConnection:
         runtime = self._runtime
         if runtime is not None and not runtime.forked:
             return runtime
-        if runtime is not None:
-            self._lock = threading.Lock()  # after a fork a thread that does not exist here may hold it
-            self._consumers = weakref.WeakSet()
-            self.bridges = Bridges()
-            self._runtime = None
         with self._lock:
+            if self._runtime is not None and self._runtime.forked:
+                self._consumers = weakref.WeakSet()
+                self.bridges = Bridges()
+                self._runtime = None
             if self._runtime is None:
                 self._runtime = self._begin(self._endpoints)
                 weakref.finalize(self, self._runtime.stop, 0.0)

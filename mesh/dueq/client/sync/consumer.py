@@ -71,6 +71,7 @@ class Consumer:
         self._credit = arguments.count(credit, "credit", 1, limits.CONSUMER_LEASES_MAX)
         self._credit_bytes = arguments.count(credit_bytes, "credit_bytes", 1, 1 << 40)
         self._connection = connection
+        self._process = os.getpid()
         self._arrivals = Arrivals(connection.bridges, self._tell_of_lost)
         self._inbox = Inbox(self._arrivals.wake)
         self._opening = Lock()
@@ -285,7 +286,7 @@ class Consumer:
 
     def _live(self, timeout: float | None = None) -> SessionHost:
         """Attach on first use, within so many seconds; None: the client's default."""
-        if self._runtime is not None and self._runtime.forked:
+        if os.getpid() != self._process:  # where nobody may be left who ends an opening that goes on
             raise ClientClosed("a consumer does not follow its client into a forked process: make a new one")
         with self._opening:
             return self._runtime or self._open(timeout)

@@ -1,0 +1,76 @@
+"""Processes that fork while a client is at work in another thread: in the child that thread does not exist."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from dueq import Client, ClientClosed
+from dueq.client.runtime import Runtime
+from tests.unit.client.fake_broker import FakeBroker
+
+
+def in_a_child(work: Callable[[], object]) -> None:
+    """Do something in a forked process; a child that hangs is ended, and fails."""
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_child_that_is_forked_while_another_thread_makes_the_first_call_works(broker: FakeBroker) -> None:
+    beginning, go_on = threading.Event(), threading.Event()
+
+    def begin(endpoints: Sequence[str]) -> Runtime:
+        if threading.current_thread() is first:
+            beginning.set()
+            go_on.wait()
+        return Runtime(endpoints)
+
+    with Client(broker.endpoint, timeout=10) as client:
+        client.connection._begin = begin
+        first = threading.Thread(target=client.topics)
+        first.start()
+        beginning.wait()
+        in_a_child(client.topics)
+        go_on.set()
+        first.join()
+        assert client.topics()
+
+
+def test_a_consumer_that_opens_in_another_thread_does_not_follow_into_a_forked_child(client: Client) -> None:
+    consumer = client.consumer("departures")
+
+    def use() -> None:
+        with pytest.raises(ClientClosed, match="forked"):
+            consumer.receive(timeout=0)
+        consumer.close()
+
+    with consumer._opening:  # as a thread has it that the child lacks
+        in_a_child(use)
+    assert consumer.receive(timeout=0) == []
+
+
+def test_a_consumer_that_was_never_used_does_not_follow_into_a_forked_child(client: Client) -> None:
+    """It has the id of the parent's one."""
+    consumer = client.consumer("departures")
+
+    def use() -> None:
+        with pytest.raises(ClientClosed, match="forked"), consumer:
+            pass
+
+    in_a_child(use)
+    assert consumer.receive(timeout=0) == []
