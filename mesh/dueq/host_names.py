@@ -6,6 +6,7 @@ ten seconds, with every attempt to connect, and nobody else is served meanwhile.
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401  # getaddrinfo would import it in its thread, and a fork break that off
 import socket
 from ipaddress import ip_address
 from typing import Final

@@ -6,6 +6,8 @@ A library must not print: without configuration only warnings appear, on stderr.
 from __future__ import annotations
 
 import logging
+import os
+import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +15,20 @@ if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
 
 
+_importing = threading.RLock()
+os.register_at_fork(
+    before=_importing.acquire,  # whoever imports it in the child, too, would wait for ever for another thread's import
+    after_in_parent=_importing.release,
+    after_in_child=_importing.release,
+)
+
+
 class Log:
-    """A logger that is made at its first event: most programs never see one, and structlog takes long to import."""
+    """A logger that is made with the first runtime: structlog takes long to import, and not every program connects."""
+
+    def make(self) -> None:
+        """Import structlog now, in the thread of the caller; a fork waits until that is done."""
+        _logger()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_logger(), name)
@@ -22,7 +36,8 @@ class Log:
 
 @cache
 def _logger() -> BoundLogger:
-    import structlog
+    with _importing:
+        import structlog
 
     made: BoundLogger = structlog.wrap_logger(
         logging.getLogger("dueq.client"),

@@ -71,6 +71,7 @@ class Runtime(SessionHost):
         super().__init__(endpoints, os.urandom(16), random.Random())
         if os.getpid() not in _contexts:
             check_files()
+        log.make()  # the I/O thread imports nothing: who forks could not know when
         _runtimes.add(self)
         self._sleeping = False
         self._wake_at_us = 0

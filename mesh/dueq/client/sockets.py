@@ -13,6 +13,7 @@ from threading import Thread
 from typing import Any, Final
 
 import zmq
+import zmq.utils.garbage  # zmq.Frame would import it in the I/O thread, and a fork break that off
 from zmq.utils.monitor import parse_monitor_message
 
 from dueq import limits

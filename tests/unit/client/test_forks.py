@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -13,6 +15,58 @@ import pytest
 from dueq import Client, ClientClosed
 from dueq.client.runtime import Runtime
 from tests.unit.client.fake_broker import FakeBroker
+
+_IMPORTS = """
+import sys, threading
+from dueq import Client
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if threading.current_thread() is not threading.main_thread():
+            found.append((threading.current_thread().name, name))
+
+found = []
+sys.meta_path.insert(0, Finder())
+with Client(sys.argv[1]) as client:
+    producer = client.producer("departures")
+    ids = producer.schedule_many([b"x"] * 3, [4_000_000_000_000] * 3, groups=["a", "b", "a"])
+    producer.cancel_many(ids)
+    producer.schedule(bytes(100_000), 4_000_000_000_000)
+    with client.consumer("departures") as consumer:
+        consumer.receive(timeout=0)
+assert not found, found
+"""
+
+_IMPORTING = """
+import os, signal, sys, threading
+from dueq import Client
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "structlog":
+            importing.set()
+            forking.wait()
+
+importing, forking = threading.Event(), threading.Event()
+sys.meta_path.insert(0, Finder())
+os.register_at_fork(before=forking.set)
+threading.Thread(target=Client(sys.argv[1]).topics, daemon=True).start()
+importing.wait()
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    assert Client(sys.argv[1], timeout=10).topics()
+    os._exit(0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0)
+"""
+
+
+def run(script: str, *arguments: str) -> None:
+    """Run a script in a process of its own, which has imported nothing yet."""
+    ended = subprocess.run(
+        [sys.executable, "-c", script, *arguments], stderr=subprocess.PIPE, check=False, timeout=120
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
 
 
 def in_a_child(work: Callable[[], object]) -> None:
@@ -74,3 +128,12 @@ def test_a_consumer_that_was_never_used_does_not_follow_into_a_forked_child(clie
 
     in_a_child(use)
     assert consumer.receive(timeout=0) == []
+
+
+def test_no_thread_of_a_client_imports_anything(broker: FakeBroker) -> None:
+    """Nobody can know when that is; in a child that is forked meanwhile the module stays half imported."""
+    run(_IMPORTS, broker.endpoint.replace("127.0.0.1", "localhost"))
+
+
+def test_a_fork_waits_for_another_thread_that_imports_what_clients_need(broker: FakeBroker) -> None:
+    run(_IMPORTING, broker.endpoint)

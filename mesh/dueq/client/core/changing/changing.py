@@ -151,7 +151,7 @@ class Changing:
             return self._check(event, topic) is None
         if isinstance(event, AwaitSettings):
             return topic.partitions.keys() >= set(event.uids)
-        return not isinstance(event, Alter) or topic.partitions.keys() >= set(np.unique(event.uid).tolist())
+        return not isinstance(event, Alter) or topic.partitions.keys() >= set(event.uid.tolist())
 
     def _found(self, event: Event, call: PartsCall, topic: Topic | DueqError) -> None:
         if not self._calls.is_open(event.call):
@@ -507,8 +507,9 @@ def _groups(event: Insert, start: int, end: int) -> tuple[U16, tuple[str, ...]]:
     """The place of each row's group among the groups of these rows, and those."""
     if not event.groups:
         return NO_U16, ()
-    used, group = np.unique(event.group[start:end], return_inverse=True)
-    return group.astype(np.uint16), tuple(event.groups[place] for place in used.tolist())
+    places = event.group[start:end]
+    used = sorted(set(places.tolist()))  # np.unique imports numpy.ma
+    return np.searchsorted(used, places).astype(np.uint16), tuple(event.groups[place] for place in used)
 
 
 def _stranger(event: Alter, topic: Topic) -> InvalidRequest:
