@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,8 +11,9 @@ from dueq.client.calls import Call
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed, Failed
 from dueq.client.host import Answer
+from dueq.client.runtime import Runtime
 from dueq.client.sync.connection import Connection
-from dueq.errors import Disconnected, DueqError, NotLeader
+from dueq.errors import ClientClosed, Disconnected, DueqError, NotLeader
 
 
 class Host:
@@ -96,3 +97,22 @@ def test_consumers_are_closed_at_once() -> None:
         connection.closes(consumer)
     connection.close()
     assert done == ["begins", "begins", "is closed", "is closed"]
+
+
+def test_what_is_begun_while_the_client_is_closed_ends() -> None:
+    """Another thread makes the first call, or the handler of a signal closes the client."""
+    begun: list[Runtime] = []
+
+    def begin(endpoints: Sequence[str]) -> Runtime:
+        connection.close()
+        begun.append(Runtime(endpoints))
+        return begun[0]
+
+    connection = Connection("tcp://127.0.0.1:1", 10.0, begin)
+    with pytest.raises(ClientClosed):
+        connection.live()
+    with pytest.raises(ClientClosed):
+        connection.live()
+    (runtime,) = begun
+    runtime._thread.join(60)
+    assert not runtime._thread.is_alive()

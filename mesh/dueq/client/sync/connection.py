@@ -130,6 +130,9 @@ class Connection:
             if self._runtime is None:
                 self._runtime = self._begin(self._endpoints)
                 weakref.finalize(self, self._runtime.stop, 0.0)
+                if self._closed:  # meanwhile: `close` may have found nothing to stop
+                    self._runtime.stop(0.0)
+                    raise ClientClosed("the client is closed")
             return self._runtime
 
     def tell(self, event: events.Event) -> None:
