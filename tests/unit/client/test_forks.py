@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from dueq import Client, ClientClosed
+from dueq import Client, ClientClosed, OutcomeUnknown
 from dueq.client.runtime import Runtime
+from dueq_codecs.messages import ChangeReply, Code
 from tests.unit.client.fake_broker import FakeBroker
 
 _IMPORTS = """
@@ -137,3 +138,30 @@ def test_no_thread_of_a_client_imports_anything(broker: FakeBroker) -> None:
 
 def test_a_fork_waits_for_another_thread_that_imports_what_clients_need(broker: FakeBroker) -> None:
     run(_IMPORTING, broker.endpoint)
+
+
+def test_a_call_that_failed_before_a_fork_is_repeated_by_the_process_that_made_it(
+    broker: FakeBroker, client: Client
+) -> None:
+    broker.refuse = lambda request: ChangeReply(
+        request.request_id, Code.OUTCOME_UNKNOWN, "who knows", epoch=1
+    )
+    producer = client.producer("departures")
+    with pytest.raises(OutcomeUnknown, match="who knows") as caught:
+        producer.schedule(b"of the parent", 4_000_000_000_000)
+    broker.refuse = lambda request: None
+
+    def use() -> None:
+        found = producer.schedule(b"of the child", 4_000_000_000_000)
+        with pytest.raises(OutcomeUnknown, match="forked") as again:
+            caught.value.retry()
+        with pytest.raises(OutcomeUnknown, match="forked"):
+            again.value.retry()
+        producer.cancel(found)
+
+    in_a_child(use)
+    assert not broker.rows
+    assert len(caught.value.retry()) == 26
+    assert [payload for payload, _ in broker.rows.values()] == [b"of the parent"]
+    own = [request for request in broker.changes if request.client_id == broker.changes[0].client_id]
+    assert [request.sequence for request in own] == [1, 1]

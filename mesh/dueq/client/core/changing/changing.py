@@ -97,11 +97,15 @@ class Changing:
 
     def repeat(self, event: Repeat) -> None:
         """Send the failed parts again."""
-        call = event.of
-        if call.call in self._open:
+        call, text = event.of, ""
+        if call.owner != self._context.client_id:
+            # Whoever is told lives there, and numbers of calls and requests are of others here.
+            text = "only the process that this one was forked from can repeat the call: what came of it is not known"
+        elif call.call in self._open:
             # Of two that wait for the same parts only one would be told.
-            self._calls.begin(event.call, event.deadline_us, lambda: None)
             text = "the call is being repeated already: what comes of it is not known yet"
+        if text:
+            self._calls.begin(event.call, event.deadline_us, lambda: None)
             self._calls.fail(event.call, OutcomeUnknown(text))
             return
         call.call = event.call
@@ -127,6 +131,7 @@ class Changing:
 
     def _await(self, call: PartsCall, deadline_us: int) -> None:
         self._open[call.call] = call
+        call.owner = self._context.client_id
         self._calls.begin(call.call, deadline_us, lambda: self._expired(call))
 
     def _begin(self, event: Event, call: PartsCall) -> None:

@@ -27,14 +27,16 @@ class PartsCall:
     """The result of an Insert or Alter call, with the data that a Repeat of it needs.
 
     Attributes:
+        owner: client id of the session machine that sends it: another one cannot repeat it.
         parts: in the order of the call's rows, or with `places`: the call's row of each part's rows.
     """
 
-    __slots__ = ("call", "parts", "places", "rows", "unresolved")
+    __slots__ = ("call", "owner", "parts", "places", "rows", "unresolved")
 
     def __init__(self, call: int, rows: int) -> None:
         self.call = call
         self.rows = rows
+        self.owner = b""
         self.parts: list[Part] = []
         self.places: list[npt.NDArray[np.intp]] | None = None
         self.unresolved = 0

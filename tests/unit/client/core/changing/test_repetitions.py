@@ -7,11 +7,12 @@ from itertools import pairwise
 import pytest
 
 from dueq import limits
+from dueq.client.core import ClientCore
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed, Failed
-from dueq.errors import Disconnected, InvalidRequest
+from dueq.errors import Disconnected, InvalidRequest, OutcomeUnknown
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, Hello, MetadataRequest
-from tests.unit.client.stage import Stage, endpoint, hello_reply, of, ok, sent
+from tests.unit.client.stage import Half, Stage, endpoint, hello_reply, of, ok, sent
 
 
 @pytest.fixture
@@ -103,3 +104,19 @@ def test_of_callers_that_share_a_refused_request_only_the_one_at_fault_is_told(s
         stage.run_until(stage.ms + 1)
     assert [type(each.error) for each in failed] == [InvalidRequest]
     assert len(done) == together.rows - 1
+
+
+def test_a_call_of_another_machine_is_not_repeated_and_not_said_to_have_failed(stage: Stage) -> None:
+    """Such as one of a forked process's parent: its number, and those of its requests, are of others here."""
+    stage.insert(7, b"x", timeout_ms=500)
+    [failed] = of(stage.run_until(stage.ms + 500), Failed)
+    assert failed.repeat is not None
+    stage.core = ClientCore(b"j" * 16, [endpoint(broker) for broker in stage.brokers], Half())
+    stage.connect()
+    stage.learn_topic()
+    [mine] = sent(stage.insert(6, b"y"), ChangeRequest)
+    effects = stage.step(events.Repeat(8, stage.at_us(stage.ms + 9_000), failed.repeat))
+    assert not sent(effects, ChangeRequest)
+    [refused] = of(effects, Failed)
+    assert (refused.call, type(refused.error)) == (8, OutcomeUnknown)
+    assert [done.call for done in of(stage.receive("a", ok(mine, 5)), Completed)] == [6]
