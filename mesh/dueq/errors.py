@@ -42,7 +42,9 @@ DueqError
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+E = TypeVar("E", bound="DueqError")
 
 
 class DueqError(Exception):
@@ -217,7 +219,8 @@ class Disconnected(Unavailable, ConnectionError):
 class OutcomeUnknown(DueqError, TimeoutError):
     """The request may or may not have taken effect.
 
-    `retry()` repeats exactly the same request; within 15 minutes it takes effect at most once.
+    `retry()` repeats exactly the same request; within 15 minutes it takes effect at most once. In another process than
+    the client's it raises `ClientClosed`.
     """
 
     retriable = True
@@ -225,6 +228,12 @@ class OutcomeUnknown(DueqError, TimeoutError):
     def __init__(self, text: str, retry: Callable[..., Any] | None = None) -> None:
         super().__init__(text)
         self._retry = retry
+
+    def __copy__(self) -> OutcomeUnknown:
+        return _with_state(OutcomeUnknown(str(self), self._retry), self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OutcomeUnknown, (str(self),), _state(self)
 
     def retry(self, timeout: float | None = None) -> Any:
         """Repeat the same request and return what the first attempt would have returned.
@@ -256,6 +265,10 @@ class NotYetApplied(DueqError):
             f"yet, and will when they have a leader: {why}"
         )
         self.partitions = list(partitions)
+        self._told = topic, version, self.partitions, why
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NotYetApplied, self._told, _state(self)
 
 
 class PartialFailure(DueqError):
@@ -273,10 +286,18 @@ class PartialFailure(DueqError):
         self.outcomes = outcomes
         self._retry = retry
 
+    def __copy__(self) -> PartialFailure:
+        return _with_state(PartialFailure(str(self), self.outcomes, self._retry), self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        retry = None if self._retry is None else _retried_elsewhere
+        return PartialFailure, (str(self), self.outcomes, retry), _state(self)
+
     def retry(self, timeout: float | None = None) -> Any:
         """Repeat exactly the requests that failed; returns what the whole call would have returned.
 
-        Rows that were refused, since their unique keys are taken, are not repeated: their error is raised again.
+        Rows that were refused, since their unique keys are taken, are not repeated: their error is raised again. In
+        another process than the client's nothing is repeated: ClientClosed.
         """
         if self._retry is None:
             raise next(outcome for outcome in self.outcomes if isinstance(outcome, DueqError))
@@ -301,6 +322,20 @@ class StoreDamaged(Broken):
 
 class UnknownVersion(Broken):
     """A record, frame or store is of a version that this build does not know."""
+
+
+def _state(error: DueqError) -> dict[str, Any]:
+    """Return what pickle takes along of an error: not its retry, which is the client's of this process."""
+    return {name: value for name, value in vars(error).items() if name != "_retry"}
+
+
+def _with_state(copied: E, error: E) -> E:
+    vars(copied).update(_state(error))
+    return copied
+
+
+def _retried_elsewhere(timeout: float | None) -> Any:
+    raise ClientClosed("the requests cannot be repeated: they were not sent by this client")
 
 
 def invariant(condition: bool, message: str, **fields: object) -> None:
