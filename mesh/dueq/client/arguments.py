@@ -34,6 +34,19 @@ def one_of(value: str, name: str, allowed: Sequence[str]) -> str:
     return value
 
 
+def unicode_text(value: str, what: str) -> str:
+    """Return a text that is Unicode, so that a frame can hold it: one of `sys.argv`, or of JSON, may be none.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"the {what} {value!r:.80} is not Unicode text: {error.reason}") from None
+    return value
+
+
 def rows_of(value: Iterable[_T], what: str) -> Iterable[_T]:
     """Return what has a value for each row.
 
@@ -130,6 +143,7 @@ def endpoint_list(endpoints: str | Sequence[str] | None) -> list[str]:
             r"tcp://[^:\s]+:\d{1,5}|tcp://\[[0-9a-fA-F:.%\w]+\]:\d{1,5}|ipc://\S+", endpoint
         ):
             raise InvalidRequest(f"an endpoint is tcp://HOST:PORT, not {endpoint!r:.300}")
+        unicode_text(endpoint, "endpoint")
     if not taken:
         raise InvalidRequest("the list of endpoints is empty")
     return list(dict.fromkeys(taken))

@@ -161,7 +161,7 @@ def _headers(headers: Mapping[str, str]) -> dict[str, str]:
 def _text(what: str, text: str) -> str:
     if not isinstance(text, str) or not text:
         raise InvalidRequest(f"{what} is a str, not {text!r:.80}")
-    return text
+    return arguments.unicode_text(text, what)
 
 
 def _instants(at: Iterable[Instant]) -> list[int]:
