@@ -228,7 +228,7 @@ PASS_MEMORY_MS: Final = 24 * 3600 * 1000
 
 # Leases and consumers
 CONSUMER_LEASES_MAX: Final = 16_384
-"""Largest credit that a consumer may ask for."""
+"""Largest credit that a consumer may ask for, and most leases that a pull names as held."""
 PARTITION_LEASES_MAX: Final = 65_536
 """Most unfinished leases of one partition."""
 PUSHES_UNSEEN_MAX: Final = 32_768

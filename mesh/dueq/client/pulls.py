@@ -63,6 +63,11 @@ def pull(
     lease_ms = times.duration_ms(lease, "lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
     holder = b"" if consumer is None else holder_of(name, consumer)
     texts, tokens = _taken_apart(held)
+    if len(texts) > limits.CONSUMER_LEASES_MAX:
+        # Leaders refuse more, and cut the link of a frame that is too long: everything else is on it, too.
+        raise InvalidRequest(
+            f"held lists {len(texts)} leases: a consumer has at most {limits.CONSUMER_LEASES_MAX}"
+        )
     known = per_row.id_columns(texts)
     names = zip(known.uid.tolist(), known.sequence.tolist(), known.row.tolist(), tokens, strict=True)
     rows = list(names)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from dueq import InvalidRequest, ids
-from dueq.client import arguments, calls, message_state, passes, per_row, times, unique
+from dueq.client import arguments, calls, message_state, passes, per_row, pulls, times, unique
 from dueq.client.payloads import payload_columns
-from dueq.limits import DUE_MS_MAX
+from dueq.limits import CONSUMER_LEASES_MAX, DUE_MS_MAX
 
 
 def now_us() -> int:
@@ -277,3 +277,10 @@ def test_a_message_is_named_once() -> None:
         unique.one_of(None, None)
     with pytest.raises(InvalidRequest, match="not by both"):
         unique.one_of("a", "b")
+
+
+def test_a_pull_names_as_many_held_leases_as_a_consumer_can_have() -> None:
+    held = [(ids.to_text(ids.MessageId(1, 1, 1, 0)), 7)] * CONSUMER_LEASES_MAX
+    pulls.pull("t", 1, 0, 30.0, "w", held)
+    with pytest.raises(InvalidRequest, match="held lists 16385 leases: a consumer has at most 16384"):
+        pulls.pull("t", 1, 0, 30.0, "w", [*held, held[0]])

@@ -81,7 +81,7 @@ class AsyncPullCalls:
             lease: how long a message is yours, seconds (0.1 s to 12 h) or timedelta.
             consumer: a name. Messages of its earlier pulls that are not in `held` come again first: what other clients
                 have pulled under new tokens, and the older ones are over. A later pull of a name ends one that waits.
-            held: (id, token) of what a consumer of this name still works on.
+            held: (id, token) of what a consumer of this name still works on, at most 16,384.
             timeout: seconds that the call may take beyond `wait`.
 
         Returns:
