@@ -69,7 +69,7 @@ class Consumer:
         """Highest token pushed, by partition."""
         self._refresh_us = 0
         self._timer: Timer | None = None
-        self._closing: CloseConsumer | None = None
+        self._closing: list[int] = []
         self._goodbyes = 0
         self.closed = False
 
@@ -89,7 +89,7 @@ class Consumer:
 
     def topic_changed(self, topic: Topic) -> None:
         """Leaders are known anew: attach to new ones, leave those that lead nothing any more."""
-        if self._closing is not None:
+        if self._closing:
             return
         gained = self._leaders.topic_changed(topic)
         if gained:
@@ -117,7 +117,7 @@ class Consumer:
 
     def gone(self, error: DueqError) -> None:
         """The topic is no more."""
-        if self._closing is None and not self.closed:
+        if not self._closing and not self.closed:
             self._holding.lose(list(self.held.values()))
             self._context.emit(ConsumerFailed(self.consumer_id, error))
             self._end()
@@ -149,7 +149,7 @@ class Consumer:
     def pushed(self, push: Push, body: bytes | memoryview, link: Link) -> None:
         """Messages have come."""
         session = self._leaders.sessions.get(push.leader or link.broker_id)
-        if session is None or self._closing is not None:
+        if session is None or self._closing:
             return
         if self._is_named and push.attach != session.attach:
             # The present attach has left it out, so it may have been renewed: it comes again, under its token of now.
@@ -185,8 +185,11 @@ class Consumer:
     # -------------------------------------------------------------- closing
 
     def close(self, event: CloseConsumer) -> None:
-        """Give back what nobody handled, confirm the rest, say goodbye; never longer than the deadline."""
-        self._closing = event
+        """Give back what nobody handled, confirm the rest, say goodbye; never longer than the deadline.
+
+        A later one joins the earlier: both are over when the consumer is closed, or when the time of one is over.
+        """
+        self._closing.append(event.call)
         self._leaders.closing = True
         self._calls.begin(event.call, event.deadline_us, self._close_now)
         # Of what has come since the user has closed he knows nothing.
@@ -201,7 +204,7 @@ class Consumer:
         self._maybe_goodbye()
 
     def _maybe_goodbye(self) -> None:
-        if self._closing is not None and not self._goodbyes and self._settling.idle:
+        if self._closing and not self._goodbyes and self._settling.idle:
             self._goodbye()
 
     def _goodbye(self) -> None:
@@ -237,8 +240,8 @@ class Consumer:
         if self._timer is not None:
             self._timer.cancel()
         self._settling.close()
-        if self._closing is not None:
-            self._calls.complete(self._closing.call)
+        for call in self._closing:
+            self._calls.complete(call)
 
     # -------------------------------------------------------------- frames
 
@@ -270,7 +273,7 @@ class Consumer:
     def _superseded(self, error: DueqError) -> None:
         """Another process of this name has followed: what we have is its."""
         self._settling.flush()
-        if self._closing is not None:
+        if self._closing:
             self._close_now()
             return
         for session in self._leaders.sessions.values():
@@ -305,7 +308,7 @@ class Consumer:
         """Leases ran out here: those leaders give nothing more to us until they hear that we live."""
         for leader in leaders:
             session = self._leaders.sessions.get(leader)
-            if session is not None and session.attached and self._closing is None:
+            if session is not None and session.attached and not self._closing:
                 self._leaders.speak(session, ConsumerAction.BEAT, session.asked)
 
     def _settled(self, batch: Batch, outcomes: list[Outcome]) -> None:
@@ -325,7 +328,7 @@ class Consumer:
                     refused.append(delivery)
             self._holding.drop(finished)
             self._holding.lose(refused)
-        if self._closing is not None:
+        if self._closing:
             self._maybe_goodbye()
         elif any(session.waiting for session in self._leaders.sessions.values()):
             self._leaders.balance(self._holding.counts)
@@ -350,7 +353,7 @@ class Consumer:
         self._holding.lose_silent()
         if self._holding.look_us is not None and now_us >= self._holding.look_us:
             self._check_leases()
-        if now_us >= self._refresh_us and self._closing is None:
+        if now_us >= self._refresh_us and not self._closing:
             self._refresh_us = now_us + (STEADY_REFRESH_US if self._context.steady else REFRESH_US)
             self._directory.refresh(self.topic)
         self._leaders.balance(self._holding.counts)
@@ -358,7 +361,7 @@ class Consumer:
 
     def _remind(self, session: Session) -> None:
         """Its next beat is due, or its last frame has not been answered."""
-        if self._closing is not None:
+        if self._closing:
             session.sent_us = self._context.mono_us
             if session.attached and not self._goodbyes:
                 self._leaders.speak(session, ConsumerAction.BEAT, 0)
@@ -384,7 +387,7 @@ class Consumer:
         if self.closed:
             return
         now_us = self._context.mono_us
-        at_us = self._refresh_us if self._closing is None else now_us + BEAT_US
+        at_us = self._refresh_us if not self._closing else now_us + BEAT_US
         for next_us in (self._leaders.next_us, self._holding.next_us):
             if next_us is not None:
                 at_us = min(at_us, next_us)

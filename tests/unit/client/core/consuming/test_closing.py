@@ -203,3 +203,32 @@ def test_who_decides_when_it_is_closed_hears_that_the_leases_were_given_back() -
     effects = stage.step(late) + stage.run_until(10_000)
     assert [(failed.call, type(failed.error)) for failed in of(effects, Failed)] == [(12, ClientClosed)]
     assert sent(effects, ChangeRequest) == []
+
+
+def test_two_closings_end_together() -> None:
+    """As a closing of one thread, and that of another which opened the consumer meanwhile."""
+    stage = Stage()
+    attached(stage)
+    [delivery] = delivered(stage, "a", b"x")
+    [request] = settle(stage, RecordKind.ACK, delivery)
+    effects = close(stage)
+    effects += stage.step(events.CloseConsumer(CLOSING + 1, stage.at_us(stage.ms + 60_000), CONSUMER, []))
+    assert of(effects, Completed) == []
+    [goodbye] = [
+        frame
+        for frame in sent(stage.receive("a", ok(request, 9, outcomes=[Outcome.DONE])), ConsumerFrame)
+        if frame.action is ConsumerAction.GOODBYE
+    ]
+    effects = stage.receive("a", confirm(goodbye))
+    assert [completed.call for completed in of(effects, Completed)] == [CLOSING, CLOSING + 1]
+
+
+def test_a_closing_that_joins_another_is_over_in_its_own_time() -> None:
+    stage = Stage()
+    attached(stage)
+    [delivery] = delivered(stage, "a", b"x")
+    settle(stage, RecordKind.ACK, delivery)
+    close(stage)
+    stage.step(events.CloseConsumer(CLOSING + 1, stage.at_us(1_000), CONSUMER, []))
+    effects = stage.run_until(1_000)
+    assert [completed.call for completed in of(effects, Completed)] == [CLOSING, CLOSING + 1]
