@@ -28,10 +28,12 @@ from dueq.client.sync.message import Message
 from dueq.client.sync.running import Run
 from dueq.client.sync.waiting import Arrivals, Lock, Pending
 from dueq.client.times import Seconds
-from dueq.errors import ClientClosed, DueqError, InvalidRequest, StaleLease
+from dueq.errors import ClientClosed, Disconnected, DueqError, InvalidRequest, StaleLease
 from dueq_codecs.records import Outcome, RecordKind
 
 CLOSE_S: Final = 5.0
+_OPEN_S: Final = 1.0
+"""What a first `receive` gets at least to open the consumer: else one that does not wait would never open it."""
 
 
 class Consumer:
@@ -77,6 +79,7 @@ class Consumer:
         self._opening = Lock()
         self._run_lock = threading.Lock()
         self._runtime: SessionHost | None = None
+        self._give_up_us = 0
         self._closing: tuple[Call[None], Pending | None, SessionHost] | None = None
         self._closed = False
         self.stopping = False
@@ -103,7 +106,8 @@ class Consumer:
 
         Args:
             max_messages: the most to return.
-            timeout: seconds to wait; None for the client's default.
+            timeout: seconds to wait; None for the client's default. The first use opens the consumer, and takes up to a
+                second for that even if there is less time.
 
         Returns:
             Messages in the call they came; empty when none came in time, or the consumer was closed meanwhile.
@@ -111,6 +115,7 @@ class Consumer:
         Raises:
             TopicNotFound: the topic was deleted.
             Superseded: another process has opened a consumer of this name.
+            Disconnected: the first use, and no broker was reached in the client's default time.
             ClientClosed: the consumer was closed before.
         """
         number = arguments.count(max_messages, "max_messages", 1, 1 << 31)
@@ -291,11 +296,33 @@ class Consumer:
         with self._opening:
             return self._runtime or self._open(timeout)
 
+    def _live_within(self, timeout: float | None) -> tuple[SessionHost, float | None] | None:
+        """Attach on first use, and return what is left of the caller's time; None: it is over.
+
+        Who asks again and again hears why, once the client's default is over.
+        """
+        if timeout is None or self._runtime is not None:
+            return self._live(), timeout
+        default, begun_us = self._connection.timeout, self._connection.live().mono_us()
+        self._give_up_us = self._give_up_us or begun_us + int(default * 1e6)
+        try:
+            runtime = self._live(max(timeout, min(_OPEN_S, default)))
+        except Disconnected:
+            if self._connection.live().mono_us() < self._give_up_us:
+                return None
+            self._give_up_us = 0
+            raise
+        return runtime, timeout - (runtime.mono_us() - begun_us) / 1e6
+
     def _open(self, timeout: float | None) -> SessionHost:
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed")
-        runtime = self._connection.live()
-        life = 0 if self.name is None else pulls.new_life((self._connection.clock(True, timeout))())
+        runtime, life = self._connection.live(), 0
+        if self.name is not None:
+            begun_us = runtime.mono_us()
+            life = pulls.new_life((self._connection.clock(True, timeout))())
+            if timeout is not None:
+                timeout = max(timeout - (runtime.mono_us() - begun_us) / 1e6, 0.0)
         self._arrivals.begin()
         runtime.add_inbox(self.consumer_id, self._inbox)
         call = calls.open_consumer(
@@ -329,7 +356,10 @@ class Consumer:
         # The usual case first: a loop that takes messages one by one pays for this with each of them.
         runtime, inbox = self._runtime, self._inbox
         if runtime is None or runtime.forked:
-            runtime = self._live()
+            attached = self._live_within(timeout)
+            if attached is None:
+                return []
+            runtime, timeout = attached
         # Not after taking: a task that is cancelled then would have taken in vain.
         self._arrivals.give_way()
         if inbox.lost:
