@@ -8,7 +8,7 @@ with a fault is none: it is counted and dropped, and its question counts as unan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -143,12 +143,53 @@ def fault_of_look(request: LookRequest, reply: LookReply, body: Body) -> str | N
     except ValueError as error:
         return f"a {request.what} cannot be read: {error}"
     if request.what != "message":
-        return None
+        return _fault_of_survey(request, found)
     for name, most in (("upload", (1 << 64) - 1), ("size", SIZE_MAX)):
         value = found.get(name)
         if type(value) is not int or not 0 <= value <= most:
             return f"the {name} of a message is {value!r:.80}"
     return None
+
+
+def _fault_of_survey(request: LookRequest, found: dict[str, Any]) -> str | None:
+    """Say why an answer that others follow does not say what was asked, or None.
+
+    One that leads no further would be asked for again without end.
+    """
+    asked = decode_document(request.document)["after"]
+    try:
+        further = _is_list(asked, found) if request.what == "leased" else _is_count(asked, found)
+    except (KeyError, TypeError, ValueError):
+        further = False
+    return None if further else f"a {request.what} behind {asked!r:.80} is not {found!r:.200}"
+
+
+def _is_list(key: int, found: dict[str, Any]) -> bool:
+    """Whether these are messages behind this one, ascending; and some, if there are more."""
+    for first, sequence, row in found["leased"]:
+        if not (_is_number(first, limits.DUE_MS_MAX) and _is_number(row, ROWS_MAX - 1)):
+            return False
+        if not _is_number(sequence, limits.SEQUENCE_MAX) or sequence << 16 | row <= key:
+            return False
+        key = sequence << 16 | row
+    return type(found["more"]) is bool and (len(found["leased"]) > 0 or not found["more"])
+
+
+def _is_count(asked: tuple[int, int, str] | None, found: dict[str, Any]) -> bool:
+    """Whether these are numbers, and the end or a place in the index behind this one."""
+    counts = found["counts"] if "counts" in found else [(0, found["matched"])]
+    if not all(_is_number(second, limits.DUE_MS_MAX) and _is_number(count) for second, count in counts):
+        return False
+    after = None if found["after"] is None else _in_index(*found["after"])
+    return after is None or asked is None or after > _in_index(*asked)
+
+
+def _in_index(wait_at: int, key: int, of: str) -> tuple[bytes, int, int]:
+    return bytes.fromhex(of), wait_at, key
+
+
+def _is_number(value: object, most: int = (1 << 64) - 1) -> bool:
+    return type(value) is int and 0 <= value <= most
 
 
 def fault_of_topic(info: TopicInfo) -> str | None:

@@ -114,3 +114,15 @@ def test_who_was_named_as_the_leader_is_asked_though_nobody_has_told_who_leads(s
     moved = LookReply(request.request_id, Code.NOT_LEADER, "why", leader="b")
     effects = stage.receive("a", moved) + stage.run_until(stage.ms + 150)
     assert looks(effects) == [stage.links[endpoint("b")]]
+
+
+@pytest.mark.parametrize("wrong", ["{}", '{"leased":[],"more":true}', '{"leased":[[5,6,7]],"more":true}'])
+def test_a_list_that_leads_no_further_is_no_answer(stage: Stage, wrong: str) -> None:
+    """The call has its time; what believed it would ask for the same again and again."""
+    at_us, behind = stage.at_us(stage.ms + PATIENCE_MS), f'{{"after":{6 << 16 | 7}}}'
+    effects = stage.step(events.Look(7, at_us, TOPIC, 1, "leased", document=behind))
+    [request] = sent(effects, LookRequest)
+    assert of(stage.receive("a", LookReply(request.request_id, Code.OK, document=wrong)), Completed) == []
+    right = '{"leased":[[5,6,8]],"more":false}'
+    [done] = of(stage.receive("a", LookReply(request.request_id, Code.OK, document=right)), Completed)
+    assert done.value.document == right
