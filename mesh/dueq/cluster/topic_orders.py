@@ -57,7 +57,7 @@ class TopicOrder:
     """One order, over all its attempts.
 
     Attributes:
-        deadline: monotonic seconds; then it is answered "unavailable".
+        deadline: monotonic seconds; then it is answered "unknown".
         deleting: the creation id of the topic that a delete has tried to end, "" before.
         tombstone: one of those that it has tried to leave.
         running: an attempt is under way.

@@ -465,4 +465,4 @@ class ZooKeeperCoordinator:
             text = (
                 f"ZooKeeper did not confirm topic {order.name!r} within {_TOPIC_ORDER_S:g} s{pending.trouble}"
             )
-            self._emit(TopicOrderDone(order.token, "unavailable", f"{text}; it may still happen"))
+            self._emit(TopicOrderDone(order.token, "unknown", f"{text}; it may still happen"))

@@ -75,7 +75,7 @@ def test_an_order_that_has_made_nothing_is_over_when_its_time_is(desk: Desk) -> 
     desk.end(None, ConnectionLoss())
     desk.late()
     desk.connect()
-    assert desk.answers() == ["unavailable"]
+    assert desk.answers() == ["unknown"]
     assert len(desk.runs.begun) == 1
 
 
@@ -85,11 +85,11 @@ def test_what_an_order_has_made_is_cleared_at_the_next_connection(desk: Desk, lo
     steps: list[Callable[[], None]] = [lambda: desk.end(None, ConnectionLoss()), desk.late]
     for step in steps if lose_first else reversed(steps):
         step()
-    assert desk.answers() == ["unavailable"]
+    assert desk.answers() == ["unknown"]
     desk.connect()
     assert [name for name, _ in desk.runs.begun] == ["_create", "clear"]
     desk.end(None)
-    assert desk.answers() == ["unavailable"]
+    assert desk.answers() == ["unknown"]
     desk.connect()
     assert len(desk.runs.begun) == 2
 
@@ -105,5 +105,5 @@ def test_what_zookeeper_says_is_told(desk: Desk) -> None:
 def test_an_attempt_that_ends_after_its_time_is_not_answered_twice(desk: Desk) -> None:
     desk.late()
     desk.end(TopicOrderDone(1, ""))
-    assert desk.answers() == ["unavailable"]
+    assert desk.answers() == ["unknown"]
     assert not desk.coordinator._topic_orders

@@ -300,7 +300,7 @@ class SimCoordinator:
         if isinstance(order, CompareAndSet):
             event: CoordinatorEvent = CompareAndSetDone(order.token, order.uid, SetOutcome.UNKNOWN, -1)
         elif isinstance(order, TopicOrder):
-            event = TopicOrderDone(order.token, "unavailable", "the connection was lost")
+            event = TopicOrderDone(order.token, "unknown", "the connection was lost")
         else:
             return
         self._world.at(session.told_lost_us, lambda: None if session.closed else session.deliver(event))
@@ -383,7 +383,7 @@ class SimCoordinator:
         chance = self._chance
         if chance.random() >= self.lose_answer_share:
             return False
-        self._later(session, TopicOrderDone(order.token, "unavailable", "the connection was lost"))
+        self._later(session, TopicOrderDone(order.token, "unknown", "the connection was lost"))
         if chance.random() < 0.5:
 
             def come() -> None:
@@ -406,7 +406,7 @@ class SimCoordinator:
         """Change a topic if it is of the version before; the answer may get lost, and the change come late."""
         random = self._world.random
         if random.random() < self.lose_answer_share:
-            self._later(session, TopicOrderDone(order.token, "unavailable", "the connection was lost"))
+            self._later(session, TopicOrderDone(order.token, "unknown", "the connection was lost"))
             if random.random() < 0.5:
 
                 def late() -> None:

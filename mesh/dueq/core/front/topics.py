@@ -40,6 +40,7 @@ _CODES = {
     "exists": Code.TOPIC_EXISTS,
     "not_found": Code.TOPIC_NOT_FOUND,
     "unavailable": Code.COORDINATOR_UNAVAILABLE,
+    "unknown": Code.OUTCOME_UNKNOWN,
 }
 
 
@@ -289,7 +290,7 @@ class Topics:
         code = _CODES[done.error]
         if code == Code.TOPIC_EXISTS and order.exist_ok:
             code = Code.OK
-        retry_ms = 1000 if code == Code.COORDINATOR_UNAVAILABLE else 0
+        retry_ms = 1000 if code in (Code.COORDINATOR_UNAVAILABLE, Code.OUTCOME_UNKNOWN) else 0
         document = order.answer(done.topic) if done.topic is not None else ""
         self._ctx.reply(order.route, Reply(order.request_id, code, done.text, document, retry_ms))
 

@@ -243,8 +243,8 @@ class CompareAndSetDone:
 @dataclass(slots=True)
 class TopicOrderDone:
     """CreateTopic, UpdateTopic or DeleteTopic ended. `error` "" on success, else one of "exists", "not_found",
-    "unavailable", with `text`. A create whose own creation id is found there already is a success; if the topic of that
-    id was deleted, it is "not_found".
+    "unavailable" (nothing was changed) and "unknown" (it may have happened, or may still), with `text`. A create whose
+    own creation id is found there already is a success; if the topic of that id was deleted, it is "not_found".
 
     Attributes:
         topic: as it is after a create or a change; with "exists" and "not_found", the one that is there.

@@ -103,3 +103,18 @@ def test_a_partition_that_two_topics_name_stays_with_the_first() -> None:
     assert partition is not None
     assert partition.topic.name == "t"
     assert [e.event for e in effects if isinstance(e, Log)] == ["partition.of_two_topics"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [("unavailable", Code.COORDINATOR_UNAVAILABLE), ("unknown", Code.OUTCOME_UNKNOWN)]
+)
+def test_only_what_was_refused_is_said_to_have_changed_nothing(error: str, code: Code) -> None:
+    core = broker()
+    [order] = [
+        effect.order
+        for effect in asked(core, DeleteTopicRequest(5, "t", 4))
+        if isinstance(effect, Coordinate)
+    ]
+    assert isinstance(order, DeleteTopic)
+    reply = answered(core.step([TopicOrderDone(order.token, error, "why")], NOW))
+    assert (reply.code, reply.text, reply.retry_after_ms) == (code, "why", 1_000)

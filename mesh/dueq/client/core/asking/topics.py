@@ -69,6 +69,7 @@ class Question:
         self._context, self._calls, self._links, self._any_broker = tools
         self._cut_off = tools.cut_off
         self._effect = effect
+        self._doubt = "no answer in time"
         self.call = call
         self.request: AnyBrokerRequest | None = None
         self.refused = self.answers = 0
@@ -86,6 +87,12 @@ class Question:
         calls = self._calls
 
         def first(request: AnyBrokerRequest, answer: Answer) -> None:
+            retry_us = answer.retry_after_ms * 1000 if isinstance(answer, Reply) else 0
+            if answer.code is Code.OUTCOME_UNKNOWN:
+                # As good as no answer: what was asked for may have happened, or may still.
+                self._doubt = answer.text or self._doubt
+                self.again(max(self._context.jittered(BACK_OFF_US), retry_us))
+                return
             self.answers += 1
             if answer.code in FINAL:
                 silent = request.attempts > self.answers
@@ -93,10 +100,9 @@ class Question:
             elif answer.code in (Code.OK, Code.TOPIC_NOT_FOUND):
                 answered(answer)
             else:
-                retry_ms = answer.retry_after_ms if isinstance(answer, Reply) else 0
                 self.refused += 1
-                self.refusal = error_of(answer.code, answer.text, retry_ms)
-                self.again(max(self._context.jittered(BACK_OFF_US), retry_ms * 1000))
+                self.refusal = error_of(answer.code, answer.text, retry_us // 1000)
+                self.again(max(self._context.jittered(BACK_OFF_US), retry_us))
 
         self.refused = self.answers = 0  # those were of attempts at what was asked before
         self.request = self._any_broker.ask(build, first, silence_us, lambda: calls.is_open(self.call))
@@ -133,7 +139,7 @@ class Question:
     def _expired(self) -> None:
         attempts = self.request.attempts if self.request is not None else 0
         if self._effect and (self.done or attempts > self.refused):
-            text = f"no answer in time: {self._effect}; retry() repeats the same request safely"
+            text = f"{self._doubt}: {self._effect}; retry() repeats the same request safely"
             self._calls.fail(self.call, OutcomeUnknown(text))
         else:
             self._calls.fail(self.call, self.refusal or self._cut_off())

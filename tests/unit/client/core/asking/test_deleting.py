@@ -120,6 +120,16 @@ def test_while_only_refusals_come_nothing_was_done(stage: Stage) -> None:
     assert not isinstance(failed.error, OutcomeUnknown | Disconnected)
 
 
+def test_who_is_not_told_whether_it_was_deleted_believes_the_topic_that_is_there_afterwards(
+    stage: Stage,
+) -> None:
+    late = Reply(named(stage, 7).request_id, Code.OUTCOME_UNKNOWN, "it may still happen", retry_after_ms=1)
+    assert not of(stage.receive("a", late), Failed)
+    [again] = sent(stage.run_until(stage.ms + 1_000), DeleteTopicRequest)
+    assert again.uid == 7
+    assert of(there_is(stage, again, 9), Completed)
+
+
 def objects(core: object) -> int:
     """How many containers, and objects of its own, a client's core holds."""
     seen: set[int] = set()

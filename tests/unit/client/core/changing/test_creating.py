@@ -143,3 +143,31 @@ def test_a_refusal_of_the_first_attempt_says_it(stage: Stage) -> None:
     [request] = sent(stage.step(order), CreateTopicRequest)
     refused = stage.receive("a", Reply(request.request_id, Code.INVALID_REQUEST, "why"))
     assert isinstance(failure(refused), InvalidRequest)
+
+
+LATE = "ZooKeeper did not confirm topic 'new' within 10 s; it may still happen"
+
+
+def unconfirmed(stage: Stage) -> int:
+    """The creation was sent, and the broker does not know what has become of it; returns the last request."""
+    order = CreateTopic(1, stage.at_us(30_000), b"c" * 16, TOPIC, replicas=1)
+    [first] = sent(stage.step(order), CreateTopicRequest)
+    late = Reply(first.request_id, Code.OUTCOME_UNKNOWN, LATE, retry_after_ms=1_000)
+    assert not of(stage.receive("a", late), Failed)
+    [again] = sent(stage.run_until(stage.ms + 1_500), CreateTopicRequest)
+    assert again.creation_id == first.creation_id
+    return again.request_id
+
+
+def test_what_the_broker_does_not_know_counts_as_no_answer(stage: Stage) -> None:
+    error = failure(stage.receive("a", Reply(unconfirmed(stage), Code.INVALID_REQUEST, "why")))
+    assert isinstance(error, OutcomeUnknown)
+
+
+def test_nor_is_it_forgotten_when_time_is_over(stage: Stage) -> None:
+    """All later attempts are refused, and have done nothing."""
+    away = Reply(unconfirmed(stage), Code.COORDINATOR_UNAVAILABLE, "away", retry_after_ms=60_000)
+    stage.receive("a", away)
+    error = failure(stage.run_until(31_000))
+    assert isinstance(error, OutcomeUnknown)
+    assert str(error).startswith(LATE)
