@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from dueq import limits
 from dueq.client import calls
@@ -24,6 +24,10 @@ from dueq_codecs.records import SHARED_NAME_BYTES
 _TEXT: Final = re.compile(rf"([0-9a-f]{{{2 * SHARED_NAME_BYTES}}})-([0-9]{{1,6}})-([0-9a-f]{{8}})")
 _KEEP_AGAIN_US: Final = limits.BODY_GRACE_MS * 1000 // 6
 """A body that is named again is kept anew after this long: a fraction of the hour for which it is kept."""
+_COUNT_AGAIN_US: Final = 1_000_000
+"""Of a topic whose bodies are named, the partitions are counted again after this long."""
+
+_Key = TypeVar("_Key")
 
 
 def text_of(body: NamedBody) -> str:
@@ -44,6 +48,13 @@ def named(text: str, where: str) -> NamedBody:
     return NamedBody(bytes.fromhex(match[1]), int(match[2]), int(match[3], 16))
 
 
+class _Known(NamedTuple):
+    """So many partitions a topic had at an instant, or all of so many kept a body."""
+
+    at_us: int
+    partitions: int
+
+
 class Bodies:
     """The shared bodies that clients of this gateway name.
 
@@ -54,7 +65,8 @@ class Bodies:
 
     def __init__(self, connection: AsyncConnection, clock_us: Callable[[], int]) -> None:
         self._connection, self._clock_us = connection, clock_us
-        self._kept: OrderedDict[tuple[str, bytes], int] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, bytes], _Known] = OrderedDict()
+        self._counted: OrderedDict[str, _Known] = OrderedDict()
 
     async def put(self, topic: str, data: bytes) -> SharedBody:
         """Have every partition keep these bytes.
@@ -64,8 +76,8 @@ class Bodies:
             PayloadTooLarge: they are longer than a body, or a payload of the topic, may be.
         """
         body = shared_body(data)
-        await self._connection.run(calls.keep_body(topic_name(topic), body, None), None)
-        self._note(topic, body)
+        _, partitions = await self._connection.run(calls.keep_body(topic_name(topic), body, None), None)
+        self._note(topic, body, partitions)
         return body
 
     async def keep(self, topic: str, body: NamedBody) -> None:
@@ -74,8 +86,13 @@ class Bodies:
         Raises:
             UnknownBody: a partition does not keep it.
         """
-        at_us = self._kept.get((topic, body.name))
-        if at_us is not None and self._clock_us() - at_us < _KEEP_AGAIN_US:
+        found = self._kept.get((topic, body.name))
+        # Partitions that were added since do not have it, and a message may go to one of them.
+        if (
+            found is not None
+            and self._clock_us() - found.at_us < _KEEP_AGAIN_US
+            and found.partitions == await self._partitions(topic)
+        ):
             return
         kept, partitions = await self._connection.run(
             calls.keep_body(topic_name(topic), body, limits.BODY_GRACE_MS), None
@@ -84,15 +101,28 @@ class Bodies:
             self._kept.pop((topic, body.name), None)
             lacking = f"{partitions - kept} of {partitions} partitions of {topic!r}"
             raise UnknownBody(f"{lacking} do not keep the body {text_of(body)}: put it again")
-        self._note(topic, body)
+        self._note(topic, body, partitions)
 
     async def end(self, topic: str, body: NamedBody) -> int:
         """Let a body go with the last of its messages; returns how many partitions had it."""
         self._kept.pop((topic, body.name), None)
         return await self._connection.run(calls.end_body(topic_name(topic), body), None)
 
-    def _note(self, topic: str, body: NamedBody) -> None:
-        self._kept[topic, body.name] = self._clock_us()
-        self._kept.move_to_end((topic, body.name))
-        if len(self._kept) > limits.BODIES_MAX:
-            self._kept.popitem(last=False)
+    async def _partitions(self, topic: str) -> int:
+        """Return how many partitions the topic has, or had a moment ago."""
+        counted = self._counted.get(topic)
+        if counted is not None and self._clock_us() - counted.at_us < _COUNT_AGAIN_US:
+            return counted.partitions
+        count = await self._connection.run(calls.partition_count(topic), None)
+        _put(self._counted, topic, _Known(self._clock_us(), count))
+        return count
+
+    def _note(self, topic: str, body: NamedBody, partitions: int) -> None:
+        _put(self._kept, (topic, body.name), _Known(self._clock_us(), partitions))
+
+
+def _put(known: OrderedDict[_Key, _Known], key: _Key, found: _Known) -> None:
+    known[key] = found
+    known.move_to_end(key)
+    if len(known) > limits.BODIES_MAX:
+        known.popitem(last=False)
