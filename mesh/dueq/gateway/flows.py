@@ -1,7 +1,8 @@
 """Streams of deliveries: what each has out, and when it may have more.
 
 A stream gets messages while it has fewer unsettled ones than its credit. It learns at once of messages settled at this
-gateway. Of those settled elsewhere it learns by asking, once it may have no more, or when the lease is over.
+gateway. Of those settled elsewhere, and of leases that were extended there, it learns by asking: once it may have no
+more, and when a lease is over as far as it knows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _ASK_S_MAX: Final = 16.0
 _ASKED_FOR: Final = 8
 """Messages that it asks for at once."""
 _AGAIN_S: Final = 1.0
-"""How long a stream waits when the mesh cannot answer."""
+"""How long a stream waits for what it asks about its messages, and when the mesh cannot answer."""
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class Flow:
         while not self._flows.receiving.stopped:
             if self._superseded:
                 raise Superseded(f"another stream of the name {self.consumer!r} has followed")
-            self._forget_ended()
+            await self._forget_ended()
             room = self._credit - len(self.out)
             if room > 0:
                 ask_s = _ASK_S
@@ -175,23 +176,48 @@ class Flow:
 
     async def _ask(self) -> None:
         """Ask about the oldest messages: another gateway may have settled them."""
-        for message_id in list(self.out)[:_ASKED_FOR]:
-            try:
-                token = (await self._flows.client.get(self.topic, message_id)).token
-            except MessageNotFound:
-                token = 0
-            except DueqError:
-                return
-            out = self.out.pop(message_id, None)
-            if out is not None:
-                self.out[message_id] = out  # others are asked for next
-                if token != out.token:
-                    self.over(message_id)
+        asked = list(self.out)[:_ASKED_FOR]
+        if await self._look(asked):
+            for message_id in asked:
+                if (out := self.out.pop(message_id, None)) is not None:
+                    self.out[message_id] = out  # others are asked for next
 
-    def _forget_ended(self) -> None:
+    async def _forget_ended(self) -> None:
+        """Forget messages whose leases are over; those that another gateway has extended are the client's still."""
+        while ended := [message_id for message_id, out in self.out.items() if out.until <= self._loop.time()]:
+            if not await self._look(ended[:_ASKED_FOR]):
+                for message_id in ended:
+                    if (out := self.out.get(message_id)) is not None:
+                        out.until = self._loop.time() + _AGAIN_S
+                return
+
+    async def _look(self, asked: Sequence[str]) -> bool:
+        """Ask how long the leases of messages last, and forget those that are over; False: there is no answer."""
+        before = [self.out[message_id] for message_id in asked]
+        ends = await asyncio.gather(
+            *(self._end_of(message_id, out.token) for message_id, out in zip(asked, before, strict=True))
+        )
         now = self._loop.time()
-        for message_id in [message_id for message_id, out in self.out.items() if out.until <= now]:
-            self.over(message_id)
+        for message_id, out, until in zip(asked, before, ends, strict=True):
+            if until is None or self.out.get(message_id) is not out:
+                continue
+            out.until = until
+            if until <= now:
+                self.over(message_id)
+        return None not in ends
+
+    async def _end_of(self, message_id: str, token: int) -> float | None:
+        """Return until when a lease lasts (the loop's time), 0: it is over; None: there is no answer."""
+        try:
+            found = await self._flows.client.get(self.topic, message_id, timeout=_AGAIN_S)
+            mesh_us = await self._flows.client.connection.clock(False, None)
+        except MessageNotFound:
+            return 0.0
+        except DueqError:
+            return None
+        if found.token != token or found.lease_ends is None:
+            return 0.0
+        return self._loop.time() + found.lease_ends / 1000 - mesh_us() / 1e6
 
 
 class Flows:

@@ -1,0 +1,171 @@
+"""What streams have out: leases that others extend and end, and credit that changes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from dueq import Outcome
+from dueq.client.pulls import Lease
+from dueq.errors import MessageNotFound, Unavailable
+from dueq.gateway import flows
+from dueq.gateway.flows import Flow, Flows
+
+
+@pytest.fixture(autouse=True)
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No stream asks again by itself while a test looks."""
+    monkeypatch.setattr(flows, "_ASK_S", 600.0)
+    monkeypatch.setattr(flows, "_AGAIN_S", 600.0)
+
+
+def delivered(name: str, lease: float = 0.0) -> Any:
+    """A message of a pull; by default its lease is over as soon as it is sent, as far as the stream knows."""
+    return SimpleNamespace(id=name, token=7, lease=lease)
+
+
+class Mesh:
+    """A client, and what receives at its gateway."""
+
+    stopped = False
+
+    def __init__(self) -> None:
+        self.client = self.connection = self
+        self.flows = Flows(self, self)  # type: ignore[arg-type]
+        self.ready = asyncio.Queue[list[Any]]()
+        self.taking = asyncio.Queue[tuple[int, list[str]]]()
+        self.leased: dict[str, tuple[int, int | None]] = {}
+        self.asked, self.released = list[str](), list[str]()
+        self.at_once = self.most_at_once = 0
+
+    async def clock(self, *_: Any) -> Callable[[], int]:
+        return lambda: time.time_ns() // 1000
+
+    async def take(
+        self,
+        _topic: str,
+        most: int,
+        _wait: None,
+        _lease: timedelta,
+        _name: str = "",
+        held: Sequence[Lease] = (),
+        *_: Any,
+    ) -> list[Any]:
+        self.taking.put_nowait((most, [message_id for message_id, _ in held]))
+        return await self.ready.get()
+
+    async def get(self, _topic: str, message_id: str, timeout: float) -> Any:
+        self.asked.append(message_id)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        if message_id not in self.leased:
+            raise MessageNotFound(message_id)
+        token, ends = self.leased[message_id]
+        if ends is None:
+            raise Unavailable("nobody leads")
+        return SimpleNamespace(token=token, lease_ends=ends)
+
+    def release(self, _topic: str, messages: Sequence[Any]) -> None:
+        self.released += [each.id for each in messages]
+
+    def open(self, credit: int, name: str | None = None) -> Flow:
+        return self.flows.open("t", name, timedelta(seconds=30), credit)
+
+
+def ahead(seconds: float) -> int:
+    return time.time_ns() // 1_000_000 + int(seconds * 1000)
+
+
+def run(story: Callable[[Mesh], Coroutine[Any, Any, None]]) -> None:
+    async def told() -> None:
+        await story(Mesh())
+
+    asyncio.run(asyncio.wait_for(told(), 30))
+
+
+async def turns() -> None:
+    """Let everything go on that waits for its turn only."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_a_lease_that_was_extended_elsewhere_takes_credit() -> None:
+    async def story(mesh: Mesh) -> None:
+        flow = mesh.open(credit=1)
+        mesh.leased["a"] = 7, ahead(600)
+        flow.sent([delivered("a")])
+        coming = asyncio.create_task(flow.more())
+        await turns()
+        assert (mesh.asked, mesh.taking.empty()) == (["a"], True)
+        mesh.flows.settled("t", [("a", 7)], [Outcome.DONE], None)
+        assert await mesh.taking.get() == (1, [])
+        mesh.ready.put_nowait([delivered("b")])
+        assert [each.id for each in await coming] == ["b"]
+
+    run(story)
+
+
+def test_a_named_stream_still_holds_what_was_extended_elsewhere() -> None:
+    """It was brought again, with the same token, while the client worked on it."""
+
+    async def story(mesh: Mesh) -> None:
+        flow = mesh.open(credit=4, name="me")
+        mesh.leased.update({"a": (7, ahead(600)), "b": (9, ahead(600))})
+        flow.sent([delivered(name) for name in "abc"])  # b was leased again since, and c is gone
+        coming = asyncio.create_task(flow.more())
+        assert await mesh.taking.get() == (3, ["a"])
+        coming.cancel()
+
+    run(story)
+
+
+def test_leases_without_number_that_are_over_are_asked_about_a_few_at_once() -> None:
+    async def story(mesh: Mesh) -> None:
+        flow = mesh.open(credit=1000)
+        flow.sent([delivered(str(number)) for number in range(1000)])
+        coming = asyncio.create_task(flow.more())
+        assert await mesh.taking.get() == (1000, [])
+        assert (len(mesh.asked), mesh.most_at_once) == (1000, 8)
+        coming.cancel()
+
+    run(story)
+
+
+def test_leases_that_were_settled_here_are_not_asked_about() -> None:
+    async def story(mesh: Mesh) -> None:
+        flow = mesh.open(credit=2)
+        flow.sent([delivered("a"), delivered("b")])
+        mesh.flows.settled("t", [("a", 7), ("b", 7)], [Outcome.DONE, Outcome.STALE], None)
+        coming = asyncio.create_task(flow.more())
+        assert await mesh.taking.get() == (2, [])
+        assert mesh.asked == []
+        coming.cancel()
+
+    run(story)
+
+
+def test_while_the_mesh_does_not_answer_a_lease_takes_credit() -> None:
+    """It is asked about a few of those that may be over, not about all of them."""
+
+    async def story(mesh: Mesh) -> None:
+        flow = mesh.open(credit=20)
+        mesh.leased.update(dict.fromkeys(map(str, range(20)), (7, None)))
+        flow.sent([delivered(str(number)) for number in range(20)])
+        coming = asyncio.create_task(flow.more())
+        await turns()
+        assert (len(mesh.asked), mesh.taking.empty()) == (8, True)
+        mesh.flows.settled("t", [("3", 7)], [Outcome.DONE], None)
+        assert await mesh.taking.get() == (1, [])
+        coming.cancel()
+
+    run(story)
