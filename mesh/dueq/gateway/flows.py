@@ -64,6 +64,8 @@ class Flow:
         self.out = {message_id: _Out(token, until) for message_id, token in held}
         flows.by_lease.update(dict.fromkeys(((topic, message_id) for message_id in self.out), self))
         self._credit = credit
+        self._taking: asyncio.Task[list[AsyncMessage]] | None = None
+        self._taken_at_most = 0
         self._changed = asyncio.Event()
         self._superseded = False
         self._order = 0
@@ -80,10 +82,9 @@ class Flow:
             if self._superseded:
                 raise Superseded(f"another stream of the name {self.consumer!r} has followed")
             await self._forget_ended()
-            room = self._credit - len(self.out)
-            if room > 0:
+            if self._room > 0:
                 ask_s = _ASK_S
-                found = await self._take(room)
+                found = await self._take(self._room)
                 if found:
                     return found
                 continue
@@ -95,6 +96,8 @@ class Flow:
     def give(self, credit: int) -> None:
         """Let the stream have this many unsettled messages from now on; messages on their way still come."""
         self._credit = credit
+        if self._taking is not None and self._room < self._taken_at_most:
+            self._taking.cancel()  # it may have waited for long, and would bring what there is no room for any more
         self._changed.set()
 
     def sent(self, messages: Sequence[AsyncMessage]) -> None:
@@ -142,24 +145,46 @@ class Flow:
             self.over(message_id)
         self._flows.closed(self)
 
+    @property
+    def _room(self) -> int:
+        return self._credit - len(self.out)
+
     async def _take(self, room: int) -> list[AsyncMessage]:
-        most = min(room, limits.PULL_ROWS_MAX)
+        """Return messages, or none: it is to begin anew. What there is no room for any more goes back, uncounted."""
+        self._taken_at_most = min(room, limits.PULL_ROWS_MAX)
+        taking = self._taking = asyncio.create_task(self._pull(self._taken_at_most))
         try:
-            if self.consumer is None:
-                return await self._flows.receiving.take(self.topic, most, None, self.lease)
-            if (
-                not self._order
-            ):  # all its pulls have that of the stream, so none of them ends a later stream's
-                self._order = pulls.new_life((await self._flows.client.connection.clock(True, None))())
-            held = [(message_id, out.token) for message_id, out in self.out.items()]
-            return await self._flows.receiving.take(
-                self.topic, most, None, self.lease, self.consumer, held, self._order
-            )
+            await asyncio.wait((taking,))
+        except asyncio.CancelledError:
+            if taking.cancel():  # it gives back what comes at this instant
+                await asyncio.wait((taking,))
+            if not taking.cancelled() and taking.exception() is None:
+                self._flows.receiving.release(self.topic, taking.result())
+            raise
+        finally:
+            self._taking = None
+        if taking.cancelled():
+            return []
+        try:
+            found = taking.result()
         except DueqError as error:
             if not error.retriable:
                 raise
             await self._change(error.retry_after if isinstance(error, Busy) else _AGAIN_S)
             return []
+        fits = max(self._room, 0)
+        self._flows.receiving.release(self.topic, found[fits:])
+        return found[:fits]
+
+    async def _pull(self, most: int) -> list[AsyncMessage]:
+        if self.consumer is None:
+            return await self._flows.receiving.take(self.topic, most, None, self.lease)
+        if not self._order:  # all its pulls have that of the stream, so none of them ends a later stream's
+            self._order = pulls.new_life((await self._flows.client.connection.clock(True, None))())
+        held = [(message_id, out.token) for message_id, out in self.out.items()]
+        return await self._flows.receiving.take(
+            self.topic, most, None, self.lease, self.consumer, held, self._order
+        )
 
     async def _change(self, most_s: float) -> bool:
         """Wait for a change, or for the end of a lease; return whether there was one."""

@@ -18,6 +18,8 @@ from dueq.client.pulls import Lease
 from dueq.errors import MessageNotFound, Unavailable
 from dueq.gateway import flows
 from dueq.gateway.flows import Flow, Flows
+from dueq.gateway.service import Service
+from dueq.testing import amesh
 
 
 @pytest.fixture(autouse=True)
@@ -167,5 +169,65 @@ def test_while_the_mesh_does_not_answer_a_lease_takes_credit() -> None:
         mesh.flows.settled("t", [("3", 7)], [Outcome.DONE], None)
         assert await mesh.taking.get() == (1, [])
         coming.cancel()
+
+    run(story)
+
+
+# ---------------------------------------------------------------- credit
+
+
+@pytest.mark.parametrize("name", [None, "me"])
+def test_a_stream_whose_credit_is_taken_away_gets_nothing_more(name: str | None) -> None:
+    """It went on waiting for as many messages as it had room for before."""
+
+    async def told() -> None:
+        with amesh() as mesh:
+            client = mesh.client()
+            await client.create_topic("t", partitions=1)
+            service = Service(client)
+            flow = service.flows.open("t", name, timedelta(seconds=30), 50)
+            coming = asyncio.create_task(flow.more())
+            await mesh.advance(1)
+            flow.give(0)
+            await mesh.advance(1)
+            await client.producer("t").schedule_many([b"x"] * 60, timedelta(0))
+            await mesh.advance(5)
+            info = await client.describe("t")
+            assert (coming.done(), info.ready, info.leased) == (False, 60, 0)
+            flow.give(20)
+            await mesh.advance(1)
+            assert [message.attempt for message in await coming] == [1] * 20
+            assert (await client.describe("t")).leased == 20
+
+    asyncio.run(asyncio.wait_for(told(), 30))
+
+
+def test_only_a_credit_that_leaves_less_room_begins_anew() -> None:
+    async def story(mesh: Mesh) -> None:
+        flow = mesh.open(credit=5)
+        coming = asyncio.create_task(flow.more())
+        assert await mesh.taking.get() == (5, [])
+        flow.give(9)
+        flow.give(5)
+        await turns()
+        assert mesh.taking.empty()
+        flow.give(3)
+        assert await mesh.taking.get() == (3, [])
+        mesh.ready.put_nowait([delivered(name) for name in "abc"])
+        assert [each.id for each in await coming] == ["a", "b", "c"]
+
+    run(story)
+
+
+def test_what_has_come_beyond_a_new_credit_goes_back() -> None:
+    async def story(mesh: Mesh) -> None:
+        flow = mesh.open(credit=5)
+        coming = asyncio.create_task(flow.more())
+        await mesh.taking.get()
+        assert flow._taking is not None
+        flow._taking.add_done_callback(lambda _: flow.give(1))
+        mesh.ready.put_nowait([delivered(name) for name in "abc"])
+        assert [each.id for each in await coming] == ["a"]
+        assert mesh.released == ["b", "c"]
 
     run(story)
