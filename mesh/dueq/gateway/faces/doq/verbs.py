@@ -282,12 +282,16 @@ class Doq:
             message = await self._state(name, which)
             if message.state == "leased":
                 raise MessageLeased
-            due, rank = found.place(priority, await self._service.now_us() // 1000)
+            now_ms = await self._service.now_us() // 1000
+            due, rank = found.place(priority, now_ms)
             producer = self._client.producer(topic_of(name))
-            if found.type == "delayed":
+            # Once it is moved to now a consumer may have it: that comes last. What has to wait is moved first.
+            if found.type == "delayed" and due > now_ms:
                 await producer.move(message.id, due)
             if rank != message.rank:
                 await producer.change(message.id, rank=rank)
+            if found.type == "delayed" and due <= now_ms:
+                await producer.move(message.id, due)
         except MessageNotFound:
             raise DoqError(
                 Kind.MISSING_HERE, _PRIORITY, f"Failed to dequeue a message from a queue: {name}"
