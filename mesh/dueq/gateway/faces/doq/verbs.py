@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn
 
 from dueq import Outcome, TopicInfo, limits
 from dueq.client import calls
@@ -34,7 +34,7 @@ _DEQUEUE: Final = "Failed to dequeue a message from a queue"
 _ACK: Final = "Failed to ack a message from a queue"
 _PRIORITY: Final = "Failed to update priority a message"
 _HELD_S: Final = 30.0
-"""How long a message that is given back changed waits at most for its new form, if the gateway dies in between."""
+"""How long a message that is given back waits at most for its new priority, if the gateway dies in between."""
 _TRIES: Final = 8
 
 Room = Callable[[int], None]
@@ -255,17 +255,18 @@ class Doq:
         detail = "Failed to nack a message from a queue"
         found, message = await self._in_flight(name, which, detail)
         _check_priority(found, priority)
-        if priority or metadata:
-            present = _shown(found, message)
+        if priority:
+            topic, now_us = topic_of(name), await self._service.now_us()
+            due, rank = found.place(priority, now_us // 1000)
             # What cannot be is refused here, before the message goes back.
-            put = await self._row(
-                found, which, present.group, priority or present.priority, present.content,
-                metadata or present.metadata,
-            )  # fmt: skip
-            await self._settle(name, message, detail, "nack", delay=_HELD_S)
-            await self._client.connection.run(put, None)
+            ranked = calls.change(topic, [message.id], rank)
+            moved = calls.move(topic, [message.id], due, lambda: now_us)
+            await self._settle(name, message, detail, "nack", delay=_HELD_S, headers=metadata or None)
+            # Once it is moved a consumer may have it. If it is gone by now, this was its last attempt.
+            await self._client.connection.run(ranked, None)
+            await self._client.connection.run(moved, None)
         else:
-            await self._settle(name, message, detail, "nack", delay=0)
+            await self._settle(name, message, detail, "nack", delay=0, headers=metadata or None)
         self._rates.count(name, "nack")
 
     async def touch(self, name: str, which: int) -> None:
@@ -367,13 +368,8 @@ class Doq:
             _missing(name, detail)
         return found, message
 
-    async def _settle(self, name: str, message: MessageState, detail: str, how: str, **more: float) -> None:
-        [outcome] = await self._client.settle(
-            topic_of(name),
-            [(message.id, message.token)],
-            how,
-            **more,  # type: ignore[arg-type]
-        )
+    async def _settle(self, name: str, message: MessageState, detail: str, how: str, **more: Any) -> None:
+        [outcome] = await self._client.settle(topic_of(name), [(message.id, message.token)], how, **more)
         if outcome is not Outcome.DONE:
             _missing(name, detail)
 
