@@ -12,13 +12,15 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from dueq import limits
+from dueq import ids, limits
 from dueq.client import arguments, per_row, reading, times
 from dueq.client.arguments import Payload
 from dueq.client.core import PartsCall
+from dueq.client.core.asking.looking import LookAnswer
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.effects import Failed
+from dueq.client.core.ports.parts import Placed
 from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.endings import Ending
 from dueq.client.message_ids import MessageIds
@@ -28,7 +30,7 @@ from dueq.client.receipt import Receipt
 from dueq.client.statistics import StatisticsPart, statistics_part
 from dueq.client.times import Due, Seconds
 from dueq.client.topics import TopicInfo
-from dueq.client.unique import duplicates
+from dueq.client.unique import duplicates, unique_key
 from dueq.errors import (
     DueqError,
     InvalidRequest,
@@ -37,6 +39,7 @@ from dueq.errors import (
     OutcomeUnknown,
     PartialFailure,
     Refused,
+    RequestDiffers,
     StaleLease,
     VersionDiffers,
 )
@@ -350,6 +353,38 @@ def claim(topic: str, once: Sequence[Once], mesh_us: Callable[[], int]) -> Call[
         )  # fmt: skip
 
     return Call(build, PartsCall.found)
+
+
+def first_answer(
+    topic: str, once: Once, key: str | None, group: str | None
+) -> Call[Placed | RequestDiffers | None]:
+    """What the first request with an idempotency key was answered, if it was this one; None: there was none.
+
+    Args:
+        topic: its name.
+        once: the key of a message.
+        key, group: of the same message.
+
+    Raises:
+        InvalidRequest: no message has such a key or group.
+    """
+    named, within = unique_key(key) if key else "", per_row.one_group(group) if group else None
+
+    def build(number: int, deadline_us: int) -> events.Event:
+        return events.Look(
+            number, deadline_us, topic, 0, "message", current=True, key=named, group=within, once=once.name
+        )
+
+    def finish(answer: LookAnswer) -> Placed | RequestDiffers | None:
+        found: dict[str, Any] = json.loads(answer.document) if answer.document else {}
+        if not found:
+            return None
+        if found["digest"] != once.digest:
+            return RequestDiffers("its idempotency key came with another request before")
+        message_id = ids.MessageId(*found["answered"])
+        return Placed(ids.to_text(message_id), found["due"]) if message_id.sequence else None
+
+    return Call(build, finish)
 
 
 def _once_columns(once: Sequence[Once | None]) -> tuple[U64, U64, U64]:

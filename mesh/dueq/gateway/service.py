@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import groupby
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from dueq import AsyncClient, GroupInfo, JobInfo, Outcome, RecurrenceInfo, limits
 from dueq.client import arguments, calls, groups, recurrences
@@ -23,7 +23,15 @@ from dueq.client.core.ports.shared_body import NamedBody
 from dueq.client.jobs import Job, naming
 from dueq.client.passes import Progress, added
 from dueq.client.pulls import Lease
-from dueq.errors import DueqError, InvalidRequest, JobNotFound
+from dueq.errors import (
+    DueqError,
+    InvalidRequest,
+    JobEnded,
+    JobNotFound,
+    PayloadTooLarge,
+    RequestDiffers,
+    UnknownBody,
+)
 from dueq.gateway.flows import Flows
 from dueq.gateway.instants import Duration, Instant, chosen_ms
 from dueq.gateway.problems import PassUnknown, Unfit
@@ -31,6 +39,12 @@ from dueq.gateway.receiving import Receiving
 from dueq.gateway.shared_bodies import Bodies
 
 _READY_S = 2.0
+_CHANGEABLE: Final = (InvalidRequest, PayloadTooLarge, JobEnded, UnknownBody)
+"""Refusals of a request by how jobs, bodies, settings and time stand now: it may have been accepted before."""
+_OF_ALL_ROWS: Final = (JobEnded, UnknownBody)
+"""Those that concern every row of a call."""
+_LOOKS_AT_ONCE: Final = 16
+"""Keys of one request whose answers are looked up at once."""
 
 
 def _monotonic_us() -> int:
@@ -76,10 +90,12 @@ class Load:
     Attributes:
         job: to which they belong.
         on_duplicate: the rule if a unique key names a message already: refuse, keep or replace.
+        fault: why there is no such job for them.
     """
 
     job: Job | None = None
     on_duplicate: str | None = None
+    fault: DueqError | None = None
 
 
 NO_LOAD = Load()
@@ -148,7 +164,7 @@ class Service:
         """Schedule messages; an id and a due instant for each, or why its key refuses it."""
         claims = {message.claim: None for message in messages if message.claim is not None}
         if not claims:
-            return await self._place(topic, messages, load)
+            return await self._place_once(topic, messages, load)
         call = calls.claim(arguments.topic_name(topic), list(claims), await self._clock())
         answers = await self.client.connection.run(call, None)
         refused = {
@@ -157,12 +173,40 @@ class Service:
             if isinstance(answer, DueqError)
         }
         sound = [message for message in messages if message.claim not in refused]
-        left = iter(await self._place(topic, sound, load) if sound else ())
+        left = iter(await self._place_once(topic, sound, load) if sound else ())
         return [refused[message.claim] if message.claim in refused else next(left) for message in messages]
+
+    async def _place_once(
+        self, topic: str, messages: Sequence[NewMessage], load: Load
+    ) -> list[Placed | DueqError]:
+        """Schedule messages; what is refused by now, and was accepted when it came first, gets its first answer."""
+        try:
+            return await self._place(topic, messages, load)
+        except _CHANGEABLE as error:
+            if not isinstance(error, _OF_ALL_ROWS) and not _of_one_request(messages):
+                raise  # it is the fault of some rows: the caller sends each by itself
+            answers: list[Placed | RequestDiffers | None] = []
+            for begin in range(0, len(messages), _LOOKS_AT_ONCE):
+                asked = messages[begin : begin + _LOOKS_AT_ONCE]
+                answers += await asyncio.gather(*(self._first_answer(topic, each) for each in asked))
+            if not any(answers):
+                raise
+            return [error if answer is None else answer for answer in answers]
+
+    async def _first_answer(self, topic: str, message: NewMessage) -> Placed | RequestDiffers | None:
+        if message.once is None:
+            return None
+        try:
+            call = calls.first_answer(topic, message.once, message.key, message.group)
+        except InvalidRequest:
+            return None  # no message was ever like this
+        return await self.client.connection.run(call, None)
 
     async def _place(
         self, topic: str, messages: Sequence[NewMessage], load: Load
     ) -> list[Placed | DueqError]:
+        if load.fault is not None:
+            raise load.fault
         if len(messages) == 1 and messages[0].key is None and load.on_duplicate is not None:
             raise InvalidRequest(f"on_duplicate is {load.on_duplicate!r:.80}, and the message has no key")
         name = arguments.topic_name(topic)
@@ -309,6 +353,12 @@ def by_bodies(messages: Iterable[NewMessage]) -> list[int]:
     """Return how many messages, one after the other, each call can take: all have the same shared body, or none."""
     bodies = (each.payload if isinstance(each.payload, NamedBody) else None for each in messages)
     return [sum(1 for _ in run) for _, run in groupby(bodies)]
+
+
+def _of_one_request(messages: Sequence[NewMessage]) -> bool:
+    """Whether one idempotency key holds for all: else they are lines, each with its own or none."""
+    claims = {message.claim for message in messages}
+    return len(messages) == 1 or (len(claims) == 1 and None not in claims)
 
 
 def _column(values: list[T | None]) -> list[T | None] | None:

@@ -23,7 +23,7 @@ from dueq.core.partition.index_walk import IndexWalk
 from dueq.core.partition.requests import Refusal, invalid
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries, is_full, keys_of
 from dueq.core.ports.events import Route
-from dueq.core.ports.names import Lasting, Name
+from dueq.core.ports.names import Answered, Lasting, Name
 from dueq.core.ports.persistence import (
     CHUNK_INDEX_MAX,
     ChunkRead,
@@ -143,6 +143,8 @@ class Looking:
         def found(names: list[Name | None] | None, then: Now) -> None:
             if names is None:
                 self._no_leader(look)
+            elif isinstance(names[0], Answered):
+                self._answer(look, _answered(request.uid, names[0]), b"")
             elif names[0] is None or isinstance(names[0], Lasting):
                 self._reply(look, LookReply(request.request_id, Code.OK))
             else:
@@ -361,6 +363,12 @@ class Looking:
         del self._asked[look.route, look.request.request_id]
         reply.leader = self._ctx.settings.broker_id if reply.code is not Code.NOT_LEADER else ""
         self._ctx.reply(look.route, reply, [body])
+
+
+def _answered(uid: int, name: Answered) -> dict[str, Any]:
+    """What there is to say of an idempotency key: the message of the first answer, and the digest of its request."""
+    message_id = [name.first, uid, name.key >> 16, name.key & 0xFFFF]
+    return {"answered": message_id, "due": name.due, "digest": name.digest}
 
 
 def _malformed(request: LookRequest) -> Refusal | None:

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Query, Request, Response, status
 from fastapi.responses import JSONResponse
 from pydantic import Field, TypeAdapter
 
-from dueq import Job, MessageState, ScheduledMessage, ids, limits
+from dueq import MessageState, ScheduledMessage, ids, limits
 from dueq.client.calls import Once
 from dueq.client.core.ports.parts import Placed
 from dueq.client.core.ports.shared_body import NamedBody
-from dueq.errors import DueqError, RequestDiffers
+from dueq.errors import DueqError, InvalidRequest, RequestDiffers
 from dueq.gateway import instants, once, problems
 from dueq.gateway.access import TheService
 from dueq.gateway.answer_room import TheAnswer
@@ -272,8 +272,10 @@ async def schedule(
 ) -> Response:
     _refuse_unknown(request)
     kind = content_type(request)
-    loads = Load(await _job(service, topic, job, hidden_for), on_duplicate)
+    loads = await _load(service, topic, job, hidden_for, on_duplicate)
     if kind == NDJSON:
+        if loads.fault is not None:
+            raise loads.fault
         loading = Loading(
             service,
             topic,
@@ -547,14 +549,20 @@ def _number(given: dict[str, str | None], name: str, low: int, high: int) -> int
     return int(text)
 
 
-async def _job(service: Service, topic: str, name: str | None, hidden_for: str | None) -> Job | None:
-    """The job of the request's messages; it is begun if there is none of this name."""
+async def _load(
+    service: Service, topic: str, name: str | None, hidden_for: str | None, on_duplicate: str | None
+) -> Load:
+    """What holds of all messages of the request; their job is begun if there is none of this name."""
     if name is None:
         if hidden_for is not None:
             raise Unfit("query.hidden_for goes with job", hidden_for, None, "query.hidden_for")
-        return None
+        return Load(None, on_duplicate)
     hidden = None if hidden_for is None else instants.duration(hidden_for, "query.hidden_for")
-    return await service.client.begin_job(topic, name, hidden_for=hidden)
+    try:
+        return Load(await service.client.begin_job(topic, name, hidden_for=hidden), on_duplicate)
+    except InvalidRequest as fault:
+        # Others may have begun it anew in another way since: a repetition gets its first answer all the same.
+        return Load(None, on_duplicate, fault)
 
 
 def _header(request: Request, name: str) -> str | None:

@@ -15,7 +15,7 @@ from dueq import limits
 from dueq.core.front.looking import _LOOKS_MAX, Looking
 from dueq.core.ports.entry import FLAG_UPLOAD, FULL, Entries
 from dueq.core.ports.events import Route
-from dueq.core.ports.names import Remembered
+from dueq.core.ports.names import Answered, Remembered
 from dueq.core.ports.persistence import (
     ChunkRead,
     IndexScanned,
@@ -349,6 +349,13 @@ def test_a_key_that_names_no_message_gets_an_empty_answer(broker: Broker) -> Non
         broker.ask(request_id=number, document=BY_KEY)
         broker.name_found(name)
     assert [(reply.code, reply.document) for reply, _ in broker.replies] == [(Code.OK, "")] * len(names)
+
+
+def test_an_idempotency_key_is_told_with_the_message_of_its_first_answer(broker: Broker, led: Led) -> None:
+    broker.ask(document=BY_KEY)
+    broker.name_found(Answered(9, 5 << 16 | 3, 77, 1 << 63, 1000))
+    assert broker.told() == {"answered": [9, 1, 5, 3], "due": 77, "digest": 1 << 63}
+    assert not led.looked, "it is the answer whatever has become of the message"
 
 
 @pytest.mark.parametrize("lost", [None, {"state": "dead", "meta": 0}])

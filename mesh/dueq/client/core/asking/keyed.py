@@ -14,7 +14,7 @@ from dueq.errors import InvalidRequest
 from dueq_codecs.groups import home_of_group
 from dueq_codecs.meta import keys_of_payloads
 from dueq_codecs.records import NO_U64, OnDuplicate
-from dueq_codecs.rules import homes_of_keys, key_hashes
+from dueq_codecs.rules import homes_of_keys, key_hashes, once_hashes
 from dueq_codecs.topic_settings import decode_settings
 
 
@@ -114,4 +114,21 @@ def home_of_key(key: str, group: str | None, topic: Topic) -> tuple[int, str]:
         home = home_of_group(levels[0], topic.home_partitions)
     else:
         home = int(homes_of_keys(high, topic.home_partitions)[0])
+    return topic.uids[home], f"{int(high[0]):016x}{int(low[0]):016x}"
+
+
+def home_of_once(name: bytes, key: str, group: str | None, topic: Topic) -> tuple[int, str]:
+    """Return the uid of the partition that knows an idempotency key, and the key's hash in hex.
+
+    Args:
+        name: the idempotency key.
+        key, group: of its message; empty: it has none.
+        topic: where it is.
+    """
+    high, low = once_hashes([name])
+    if group:
+        home = home_of_group(group, topic.home_partitions)
+    else:
+        decides = key_hashes([key.encode()])[0] if key and has_unique_keys(topic) else high
+        home = int(homes_of_keys(decides, topic.home_partitions)[0])
     return topic.uids[home], f"{int(high[0]):016x}{int(low[0]):016x}"

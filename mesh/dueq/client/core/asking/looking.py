@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dueq.client.core.asking.directory import Topic
-from dueq.client.core.asking.keyed import home_of_key
+from dueq.client.core.asking.keyed import home_of_key, home_of_once
 from dueq.client.core.asking.leader_questions import Answer, LeaderQuestions, Question
 from dueq.client.core.ports.events import Look
 from dueq.client.core.ports.faults import fault_of_look
@@ -24,7 +24,10 @@ class Looking(LeaderQuestions[Look]):
     """All Look calls."""
 
     def _request(self, event: Look, topic: Topic) -> LookRequest | DueqError:
-        if event.key:
+        if event.once:
+            event.uid, digest = home_of_once(event.once, event.key, event.group, topic)
+            event.document = f'{{"key":"{digest}"}}'
+        elif event.key:
             try:
                 event.uid, digest = home_of_key(event.key, event.group, topic)
             except InvalidRequest as refused:

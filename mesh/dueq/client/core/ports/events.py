@@ -205,7 +205,8 @@ class Browse:
 class Look:
     """Look at messages of a partition as they are now: Completed(LookAnswer). Fields are those of a LookRequest.
 
-    With a unique key, and a group where that is needed, the machine fills in `uid` and `document`.
+    With a unique key, and a group where that is needed, the machine fills in `uid` and `document`. So it does with an
+    idempotency key (`once`); then `key` and `group` are those of its message.
     """
 
     call: int
@@ -223,6 +224,7 @@ class Look:
     document: str = ""
     key: str = ""
     group: str | None = None
+    once: bytes = b""
 
 
 @dataclass(slots=True)

@@ -144,6 +144,8 @@ def fault_of_look(request: LookRequest, reply: LookReply, body: Body) -> str | N
         return f"a {request.what} cannot be read: {error}"
     if request.what != "message":
         return _fault_of_survey(request, found)
+    if request.document and "answered" in found:
+        return _fault_of_first_answer(found)
     for name, most in (("upload", (1 << 64) - 1), ("size", SIZE_MAX)):
         value = found.get(name)
         if type(value) is not int or not 0 <= value <= most:
@@ -190,6 +192,17 @@ def _in_index(wait_at: int, key: int, of: str) -> tuple[bytes, int, int]:
 
 def _is_number(value: object, most: int = (1 << 64) - 1) -> bool:
     return type(value) is int and 0 <= value <= most
+
+
+def _fault_of_first_answer(found: dict[str, Any]) -> str | None:
+    """Say what is wrong with what is known of an idempotency key."""
+    numbers = found["answered"]
+    if not isinstance(numbers, list) or len(numbers) != 4:
+        return f"an idempotency key names {numbers!r:.80}"
+    for value in (*numbers, found.get("due"), found.get("digest")):
+        if type(value) is not int or not 0 <= value < 1 << 64:
+            return f"a number of the answer to an idempotency key is {value!r:.80}"
+    return None
 
 
 def fault_of_topic(info: TopicInfo) -> str | None:

@@ -107,3 +107,17 @@ def test_an_answer_that_leads_no_further_is_none(what: str, after: Any, answer: 
 def fault_of_survey(what: str, after: Any, answer: dict[str, Any]) -> str | None:
     request = LookRequest(1, TOPIC, 1, what, document=json.dumps({"after": after}))
     return fault_of_look(request, LookReply(1, Code.OK, document=json.dumps(answer)), b"")
+
+
+def test_the_first_answer_to_an_idempotency_key_is_of_numbers() -> None:
+    request = LookRequest(1, TOPIC, 1, "message", document='{"key":"0f"}')
+    for document, sound in [
+        ('{"answered":[9,1,5,3],"due":77,"digest":9223372036854775808}', True),
+        ('{"answered":[9,1,5],"due":77,"digest":1}', False),
+        ('{"answered":{"first":9},"due":77,"digest":1}', False),
+        ('{"answered":[9,1,-5,3],"due":77,"digest":1}', False),
+        ('{"answered":[9,1,5,3],"due":77.5,"digest":1}', False),
+        ('{"answered":[9,1,5,3],"due":77}', False),
+    ]:
+        fault = fault_of_look(request, LookReply(1, Code.OK, document=document), b"")
+        assert (fault is None) == sound
