@@ -145,25 +145,38 @@ class _Response(aiohttp.ClientResponse):
 
 
 class _Protocol(ResponseHandler):
-    """A connection whose parser gets the head of an answer by itself.
+    """A connection whose parser gets the head of an answer by itself, and that ends with what nobody has asked for.
 
     The parser tells what it has found once it has read all of a piece. If no HTTP follows the head, such as the body of
     a 204, it would tell nothing: a message that has arrived would be sent again until it is dead.
+
+    What a receiver says behind its answer, such as a second one, would be kept for whoever uses the connection next: a
+    message would be acknowledged that the receiver has not read (RFC 9112, 6.3).
     """
 
     _heads = 0
     """How many heads may still come until the answer is there."""
     _last = b""
     """The end of what came before: a head may end with the next piece."""
+    _body: Any = None
+    """Of the answer, once its head is there."""
 
     def set_response_params(self, **params: Any) -> None:
-        self._heads, self._last = _INTERIM_MAX + 1, b""
+        self._heads, self._last, self._body = _INTERIM_MAX + 1, b"", None
         super().set_response_params(**params)
 
     def feed_data(self, data: Any, size: int = 0) -> None:
-        if data[0].code >= 200:
-            self._heads = 0
+        head, body = data
+        if self._body is not None:  # it came in one piece with the end of the answer
+            self._end()
+            return
+        if head.code >= 200 or head.code == 101:
+            self._heads, self._body = 0, body
         super().feed_data(data, size)
+
+    def _end(self) -> None:
+        self.force_close()
+        self.close()
 
     def data_received(self, data: bytes) -> None:
         while self._heads and (found := _HEAD_ENDS.search(self._last + data)):
@@ -173,6 +186,9 @@ class _Protocol(ResponseHandler):
             data = data[end:]
             if not data or self.exception() is not None:
                 return
+        if data and self._body is not None and self._body.is_eof():
+            self._end()
+            return
         self._last = (self._last + data)[-2:]
         super().data_received(data)
 
