@@ -123,8 +123,12 @@ class _Lookups:
             del self._turns[whose]
 
 
+class _Unanswered(aiohttp.ClientError):
+    """The connection has ended before anything was answered; the cause says how."""
+
+
 class _Response(aiohttp.ClientResponse):
-    """An answer before which only a few others of status 1xx come."""
+    """An answer before which only a few others of status 1xx come, and that says if it has begun when it breaks off."""
 
     async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
         protocol: Any = connection.protocol
@@ -140,6 +144,10 @@ class _Response(aiohttp.ClientResponse):
         protocol.read = counted
         try:
             return await super().start(connection)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            if protocol.heard:
+                raise aiohttp.ClientConnectionError(f"the answer broke off: {error}") from error
+            raise
         finally:
             del protocol.read
 
@@ -154,6 +162,8 @@ class _Protocol(ResponseHandler):
     message would be acknowledged that the receiver has not read (RFC 9112, 6.3).
     """
 
+    heard = False
+    """Something of an answer has come."""
     _heads = 0
     """How many heads may still come until the answer is there."""
     _last = b""
@@ -163,6 +173,7 @@ class _Protocol(ResponseHandler):
 
     def set_response_params(self, **params: Any) -> None:
         self._heads, self._last, self._body = _INTERIM_MAX + 1, b"", None
+        self.heard = False
         super().set_response_params(**params)
 
     def feed_data(self, data: Any, size: int = 0) -> None:
@@ -179,6 +190,7 @@ class _Protocol(ResponseHandler):
         self.close()
 
     def data_received(self, data: bytes) -> None:
+        self.heard = self.heard or bool(data)
         while self._heads and (found := _HEAD_ENDS.search(self._last + data)):
             end = found.end() - len(self._last)
             self._heads, self._last = self._heads - 1, b""
@@ -223,6 +235,7 @@ class Sender:
             auto_decompress=False,
             skip_auto_headers=("Content-Type", "User-Agent"),
             trace_configs=[tracing],
+            middlewares=(_once,),
         )
 
     async def close(self) -> None:
@@ -259,7 +272,7 @@ class Sender:
         use = SimpleNamespace(reused=False)
         try:
             return await self._sent(method, url, headers, body, use)
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
+        except _Unanswered:
             if not use.reused:
                 raise
             # The receiver closed an idle connection as it was used again: that is no failure of the receiver.
@@ -291,14 +304,29 @@ async def _beginning(response: aiohttp.ClientResponse, most: int) -> str:
     return found[:most].decode(errors="replace")
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     """Return what went wrong, in a few words."""
+    if isinstance(error, _Unanswered) and error.__cause__ is not None:
+        error = error.__cause__
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, AddressRefused):
             return f"refused: {found}"
         found = found.__cause__ or found.__context__
     return f"{type(error).__name__}: {error}"
+
+
+async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Send a request once: by itself aiohttp sends some methods again, on new connections too.
+
+    It does so after two kinds of errors, so it gets another one. Whether it is sent again is for `Sender` to say.
+    """
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError) as error:
+        raise _Unanswered from error
 
 
 async def _reused(

@@ -1,4 +1,4 @@
-"""A connection that is used again: whose answer an answer is, and how often a request is sent."""
+"""Connections that are used again: whose answer an answer is, and how often a request is sent."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ class Receiver:
 
     Attributes:
         connections: as they come.
+        open: that the test has taken.
         url: of it.
     """
 
     def __init__(self) -> None:
         self.connections: asyncio.Queue[Connection] = asyncio.Queue()
+        self.open: list[Connection] = []
         self.url = ""
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -153,5 +155,71 @@ def test_a_connection_is_used_again_after_an_answer_that_was_asked_for() -> None
                 connection.say(b"HTTP/1.1 103 Early Hints\r\n\r\n" + TAKEN)
                 assert (await sending_it).status == 204
             assert receiver.connections.empty()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+async def attempt(receiver: Receiver, sender: Sender, method: str, said: bytes = b"") -> tuple[int, Answer]:
+    """Have a receiver take each request, say this and die; return how many it got, and the answer of the sender."""
+    sending_it, taken = receiver.sent(sender, b"2", method), 0
+
+    async def take(connection: Connection) -> None:
+        nonlocal taken
+        while await connection.request() == b"2":
+            taken += 1
+            connection.say(said)
+            connection.close()
+
+    serving = [asyncio.create_task(take(connection)) for connection in receiver.open]
+    while not sending_it.done():
+        coming = asyncio.create_task(receiver.connections.get())
+        await asyncio.wait([coming, sending_it], return_when=asyncio.FIRST_COMPLETED)
+        if coming.done():
+            serving.append(asyncio.create_task(take(coming.result())))
+        coming.cancel()
+    await sender.close()
+    await asyncio.gather(*serving)
+    return taken, sending_it.result()
+
+
+async def kept_by(receiver: Receiver, sender: Sender, method: str, count: int) -> None:
+    """Have connections that are idle."""
+    under_way = [receiver.sent(sender, b"1", method) for _ in range(count)]
+    for _ in under_way:
+        receiver.open.append(await receiver.connections.get())
+    for connection in receiver.open:
+        assert await connection.request() == b"1"
+        connection.say(TAKEN)
+    assert {each.status for each in await asyncio.gather(*under_way)} <= {204}
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+@pytest.mark.parametrize(("idle", "times"), [(0, 1), (1, 2), (5, 2)])
+def test_an_attempt_is_one_request_and_one_more_on_a_kept_connection(
+    method: str, idle: int, times: int
+) -> None:
+    """A PUT was sent four times to a receiver that took it and died, whatever the topic's limits are."""
+
+    async def story() -> None:
+        receiver = Receiver()
+        async with receiver.listening() as sender:
+            await kept_by(receiver, sender, method, idle)
+            taken, answer = await attempt(receiver, sender, method)
+            assert (taken, answer.status) == (times, 0)
+            assert answer.text.startswith("ServerDisconnectedError: ")
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 102 Processing\r\n\r\n", b"HTTP/1.1 200 O"])
+def test_what_a_receiver_has_begun_to_answer_is_not_sent_again(said: bytes) -> None:
+    """The connection was not closed while it was idle: the receiver has the request."""
+
+    async def story() -> None:
+        receiver = Receiver()
+        async with receiver.listening() as sender:
+            await kept_by(receiver, sender, "PUT", 1)
+            taken, answer = await attempt(receiver, sender, "PUT", said)
+            assert (taken, answer.status) == (1, 0)
 
     asyncio.run(asyncio.wait_for(story(), 20))
