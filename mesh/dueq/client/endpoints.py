@@ -59,7 +59,7 @@ class EndpointInfo:
     """An endpoint: where gateways send the messages of a topic.
 
     Attributes:
-        name: unique in the mesh.
+        name: unique in the mesh, unless two topics get theirs at the same moment.
         topic: whose messages are sent.
         version: grows with each change of the endpoint.
         url: where to.

@@ -39,7 +39,8 @@ class EndpointCalls:
         """Have gateways send the messages of a topic to a URL, or change how they do.
 
         Args:
-            name: 1–255 of `A-Z a-z 0-9 . _ -`, unique in the mesh.
+            name: 1–255 of `A-Z a-z 0-9 . _ -`, unique in the mesh, unless another topic's endpoint gets it at the
+                same moment: both are served then, and calls mean that of the first topic by name.
             topic: an existing topic; it has one endpoint at most.
             url: https:// or http://, at most 1,024 characters. Gateways refuse addresses that are not public, unless
                 they are told otherwise.

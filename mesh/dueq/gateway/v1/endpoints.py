@@ -173,7 +173,7 @@ async def listed(service: TheService) -> EndpointList:
 async def shown(name: Name, service: TheService, webhooks: TheWebhooks, response: Response) -> Endpoint:
     """The ETag is its name and version."""
     found = tagged(await _as_it_is(service, name), response)
-    counters = webhooks.counters(name)
+    counters = webhooks.counters(found.topic, name)
     found.here = None if counters is None else _here(counters)
     return found
 

@@ -29,6 +29,13 @@ _FAILING_MS: Final = 10_000
 _DRAIN_S: Final = limits.GATEWAY_STOP_MS / 2000
 """How long requests under way get when the gateway stops."""
 
+_Key = tuple[str, str]
+"""Which endpoint: its topic and its name. Two topics that get their endpoints at once may both have one name."""
+
+
+def _key(endpoint: StoredEndpoint) -> _Key:
+    return endpoint.topic, endpoint.name
+
 
 @dataclass(frozen=True, slots=True)
 class _Test:
@@ -55,9 +62,9 @@ class Webhooks:
     def __init__(self, client: AsyncClient, keys: Keys | None = None) -> None:
         self._client, self._keys = client, keys
         self._warned = False
-        self._locked: dict[str, int] = {}  # versions of endpoints whose secrets cannot be opened here
-        self._workers: dict[str, Worker] = {}
-        self._counters: dict[str, Counters] = {}
+        self._locked: dict[_Key, int] = {}  # versions of endpoints whose secrets cannot be opened here
+        self._workers: dict[_Key, Worker] = {}
+        self._counters: dict[_Key, Counters] = {}
         self._stopping: dict[asyncio.Task[None], Worker] = {}
         self._asked = asyncio.Event()
         self._means: tuple[Sender, Room] | None = None
@@ -81,8 +88,8 @@ class Webhooks:
             return
         watching.cancel()
         await asyncio.wait([watching])
-        for name in list(self._workers):
-            self._leave(name)
+        for key in list(self._workers):
+            self._leave(key)
         hurried = [worker.stop(_DRAIN_S) for worker in self._stopping.values()]
         await asyncio.gather(*self._stopping, *hurried)
 
@@ -90,13 +97,13 @@ class Webhooks:
         """Endpoints have changed: do not wait for the next look."""
         self._asked.set()
 
-    def counters(self, name: str) -> Counters | None:
-        """Return the counts of an endpoint here; None: nothing was done yet."""
-        return self._counters.get(name)
+    def counters(self, topic: str, name: str) -> Counters | None:
+        """Return the counts of a topic's endpoint here; None: nothing was done yet."""
+        return self._counters.get((topic, name))
 
     def failing(self) -> dict[str, tuple[str, str]]:
         """Return endpoints whose receivers fail, and have taken nothing for a while: (name, why) by topic."""
-        served = ((each.endpoint, self._counters.get(name)) for name, each in self._workers.items())
+        served = ((each.endpoint, self._counters.get(key)) for key, each in self._workers.items())
         return {
             endpoint.topic: (endpoint.name, found.last_failure)
             for endpoint, found in served
@@ -154,51 +161,49 @@ class Webhooks:
 
     def _seen(self, found: list[StoredEndpoint]) -> None:
         """Serve the endpoints in use, as they are now."""
-        wanted = {each.name: each for each in map(self._opened, found) if each is not None}
-        for name, worker in list(self._workers.items()):
-            new = wanted.get(name)
+        wanted = {_key(each): each for each in map(self._opened, found) if each is not None}
+        for key, worker in list(self._workers.items()):
+            new = wanted.get(key)
             # Versions begin anew with a topic that is deleted and made again.
-            same = new is not None and (new.topic, new.document) == (
-                worker.endpoint.topic,
-                worker.endpoint.document,
-            )
-            if not same or worker.done:
-                self._leave(name)
-            elif new is not None:
+            if new is None or new.document != worker.endpoint.document or worker.done:
+                self._leave(key)
+            else:
                 worker.seen(new)
-        for name in self._counters.keys() - {each.name for each in found}:
-            del self._counters[name]
-            self._locked.pop(name, None)
+        for key in self._counters.keys() - {_key(each) for each in found}:
+            del self._counters[key]
+            self._locked.pop(key, None)
         assert self._means is not None
         sender, room = self._means
-        for name in wanted.keys() - self._workers.keys():
-            counters = self._counters.setdefault(name, Counters())
-            self._workers[name] = Worker(
-                self._client, sender, wanted[name], lambda: self._now_us(), counters, room
-            )
+        for key, endpoint in wanted.items():
+            if key not in self._workers:
+                counters = self._counters.setdefault(key, Counters())
+                self._workers[key] = Worker(
+                    self._client, sender, endpoint, lambda: self._now_us(), counters, room
+                )
 
     def _opened(self, found: StoredEndpoint) -> StoredEndpoint | None:
         """Return an endpoint with secrets that can be used; None: it is not in use, or they cannot be opened here."""
         if found.document["disabled"]:
             return None
+        key = _key(found)
         try:
             document = opened(found.document, self._keys)
         except SecretsSealed as error:
-            counters = self._counters.setdefault(found.name, Counters())
+            counters = self._counters.setdefault(key, Counters())
             counters.last_failure_ms, counters.last_failure = self._now_us() // 1000, str(error)
-            if self._locked.get(found.name) != found.version:
+            if self._locked.get(key) != found.version:
                 log.error("endpoint.sealed", endpoint=found.name, error=str(error))
-            self._locked[found.name] = found.version
+            self._locked[key] = found.version
             return None
-        self._locked.pop(found.name, None)
+        self._locked.pop(key, None)
         if not self._warned and not all_sealed(found.document):
             self._warned = True
             log.warning("endpoint.secrets_in_clear", endpoint=found.name, why=NO_KEY)
         return replace(found, document=document)
 
-    def _leave(self, name: str) -> None:
+    def _leave(self, key: _Key) -> None:
         """Serve an endpoint no more; requests under way end in their own time, unless the gateway ends."""
-        worker = self._workers.pop(name)
+        worker = self._workers.pop(key)
         task = asyncio.create_task(worker.stop())
         self._stopping[task] = worker
         task.add_done_callback(self._stopping.pop)

@@ -129,9 +129,10 @@ def stored(
     disabled: str = "",
     timeout_ms: int = 1000,
     url: str = "https://example.com",
+    name: str = "",
 ) -> StoredEndpoint:
     document = {
-        "name": f"of-{topic}", "version": version, "url": url, "timeout_ms": timeout_ms,
+        "name": name or f"of-{topic}", "version": version, "url": url, "timeout_ms": timeout_ms,
         "in_flight": 1, "headers": {}, "filter": {}, "targets": True, "disabled": disabled,
         "secrets": [[SECRET, 0]],
     }  # fmt: skip
@@ -153,7 +154,7 @@ def test_what_is_in_use_is_served_as_it_is_now() -> None:
         assert (await mesh.opened.get(), await mesh.closed.get()) == ("a", "a")
         mesh.found = [[stored("a", 2), stored("b", disabled="410")]]
         assert await mesh.closed.get() == "b"
-        assert webhooks.counters("of-b") is not None
+        assert webhooks.counters("b", "of-b") is not None
         mesh.found = [[]]
         assert await mesh.closed.get() == "a"
         await webhooks.close()
@@ -173,6 +174,31 @@ def test_an_endpoint_of_a_topic_that_was_made_again_is_served_as_it_is_now() -> 
         mesh.found = [[stored("a", url="https://example.org")]]
         assert (await mesh.opened.get(), await mesh.closed.get()) == ("a", "a")
         await webhooks.close()
+
+    asyncio.run(asyncio.wait_for(story(), 10))
+
+
+def test_two_topics_whose_endpoints_have_one_name_are_both_served() -> None:
+    """Two brokers may store one name at once: one of the two topics was never sent."""
+
+    async def story() -> None:
+        mesh = Mesh([stored("a", name="bills"), stored("b", name="bills")])
+        webhooks = Webhooks(mesh)  # type: ignore[arg-type]
+        begin(webhooks)
+        assert [await mesh.opened.get(), await mesh.opened.get()] == ["a", "b"]
+        first, second = webhooks.counters("a", "bills"), webhooks.counters("b", "bills")
+        assert first is not None
+        assert second is not None
+        first.last_failure_ms, first.last_failure = 60_000, "HTTP 500"
+        assert (first is second, webhooks.failing()) == (False, {"a": ("bills", "HTTP 500")})
+        mesh.found = [[stored("a", name="bills")]]  # one of them is deleted
+        assert await mesh.closed.get() == "b"
+        assert webhooks.counters("b", "bills") is None
+        mesh.found = [[stored("a", name="invoices")]]
+        assert [await mesh.opened.get(), await mesh.closed.get()] == ["a", "a"]
+        assert webhooks.counters("a", "bills") is None
+        await webhooks.close()
+        assert mesh.opened.empty()
 
     asyncio.run(asyncio.wait_for(story(), 10))
 
@@ -218,7 +244,7 @@ def test_sealed_endpoints_are_served_by_who_has_the_key_and_others_say_so() -> N
         webhooks = Webhooks(mesh)  # type: ignore[arg-type]
         begin(webhooks)
         assert await mesh.opened.get() == "b"
-        counters = webhooks.counters("of-a")
+        counters = webhooks.counters("a", "of-a")
         assert counters is not None
         assert "and this gateway has none: give it the brokers' DUEQ_SECRETS_KEY" in counters.last_failure
         mesh.found = [sealed]
@@ -240,7 +266,7 @@ def test_a_receiver_fails_until_it_takes_something() -> None:
         webhooks = Webhooks(mesh)  # type: ignore[arg-type]
         begin(webhooks)
         await mesh.opened.get(), await mesh.opened.get()
-        counters = webhooks.counters("of-a")
+        counters = webhooks.counters("a", "of-a")
         assert counters is not None
         assert webhooks.failing() == {}
         counters.last_failure_ms, counters.last_failure = 60_000, "HTTP 500"
