@@ -74,7 +74,7 @@ class Room:
 
 
 class Share:
-    """The share of the room of one endpoint, or of one queue.
+    """The share of the room of one endpoint, of one queue, or of all tests of endpoints.
 
     Attributes:
         under_way: its requests.

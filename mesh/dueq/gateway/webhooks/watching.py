@@ -11,12 +11,12 @@ from typing import Final
 from dueq import AsyncClient, limits
 from dueq.client import endpoints
 from dueq.client.endpoints import StoredEndpoint
-from dueq.errors import DueqError, EndpointNotFound, SecretsSealed
+from dueq.errors import Busy, DueqError, EndpointNotFound, SecretsSealed
 from dueq.gateway.logs import log
 from dueq.gateway.webhooks.answers import Answer
 from dueq.gateway.webhooks.counters import Counters
 from dueq.gateway.webhooks.outgoing import request_of
-from dueq.gateway.webhooks.room import Room
+from dueq.gateway.webhooks.room import Room, Share
 from dueq.gateway.webhooks.sending import Sender
 from dueq.gateway.webhooks.worker import Worker
 from dueq.sealing import NO_KEY, Keys, opened
@@ -68,6 +68,7 @@ class Webhooks:
         self._stopping: dict[asyncio.Task[None], Worker] = {}
         self._asked = asyncio.Event()
         self._means: tuple[Sender, Room] | None = None
+        self._tests: Share | None = None
         self._watching: asyncio.Task[None] | None = None
         self._now_us: Callable[[], int] = lambda: 0
 
@@ -79,6 +80,8 @@ class Webhooks:
             room: of all of them.
         """
         self._means = (sender, room)
+        # No test waits for room.
+        self._tests = room.share(lambda: None)
         self._watching = self._begun()
 
     async def close(self) -> None:
@@ -92,6 +95,8 @@ class Webhooks:
             self._leave(key)
         hurried = [worker.stop(_DRAIN_S) for worker in self._stopping.values()]
         await asyncio.gather(*self._stopping, *hurried)
+        if self._tests is not None:
+            self._tests.leave()
 
     def look(self) -> None:
         """Endpoints have changed: do not wait for the next look."""
@@ -116,14 +121,23 @@ class Webhooks:
         Raises:
             EndpointNotFound: there is none of this name.
             SecretsSealed: this gateway cannot open its secrets.
+            Busy: tests that are under way have their share of the connections.
         """
         found = await self._client.connection.follow(endpoints.find(name), None)
-        if self._means is None:
+        if self._means is None or self._tests is None:
             raise EndpointNotFound(f"this gateway does not serve endpoints: not {name!r:.80}")
         now_ms = (await self._client.connection.clock(True, None))() // 1000
         message = _Test(found.topic, f"test-{now_ms}", now_ms, now_ms)
         document = opened(found.document, self._keys)
-        return await request_of(message, document, now_ms).sent_by(self._means[0], document["name"])
+        request = request_of(message, document, now_ms)
+        if not self._tests.free:
+            self._tests.give_up()
+            raise Busy(f"{self._tests.under_way} tests have all connections that tests may have", _POLL_S)
+        self._tests.begin()
+        try:
+            return await request.sent_by(self._means[0], document["name"])
+        finally:
+            self._tests.end()
 
     # -------------------------------------------------------------- inside
 

@@ -15,7 +15,7 @@ pytest.importorskip("aiohttp")
 
 from dueq import Outcome, Target
 from dueq.client.endpoints import StoredEndpoint, new_secret
-from dueq.errors import Disconnected, EndpointNotFound, SecretsSealed
+from dueq.errors import Busy, Disconnected, EndpointNotFound, SecretsSealed
 from dueq.gateway.webhooks import watching
 from dueq.gateway.webhooks.answers import Answer
 from dueq.gateway.webhooks.room import Room
@@ -301,3 +301,34 @@ def test_an_endpoint_that_is_not_there_cannot_be_tested() -> None:
             await webhooks.test("x")
 
     asyncio.run(story())
+
+
+class OnlyTested(Mesh):
+    """A mesh whose one endpoint is found by its name, and not served."""
+
+    async def follow(self, steps: Any, timeout: float | None) -> Any:
+        steps.close()
+        return stored("a") if timeout is None else []
+
+
+def test_tests_of_a_receiver_that_hangs_leave_the_others_their_connections() -> None:
+    """Tests took connections that nobody counted: with all of them, messages for other receivers failed."""
+
+    async def story() -> None:
+        webhooks, receiver, room = Webhooks(OnlyTested()), Receiver(), Room(8)  # type: ignore[arg-type]
+        webhooks.start(receiver, room)  # type: ignore[arg-type]
+        other = room.share(lambda: None)
+        hanging = [asyncio.create_task(webhooks.test("of-a")) for _ in range(4)]
+        for _ in hanging:
+            await receiver.begun.get()
+        with pytest.raises(Busy, match="connections"):
+            await webhooks.test("of-a")
+        assert (room.under_way, other.free) == (4, True)
+        hanging.pop().cancel()  # whoever asked is gone
+        receiver.answer.set_result(Answer(200, ""))
+        assert {answer.status for answer in await asyncio.gather(*hanging)} == {200}
+        assert room.under_way == 0
+        assert (await webhooks.test("of-a")).status == 200
+        await webhooks.close()
+
+    asyncio.run(asyncio.wait_for(story(), 10))
