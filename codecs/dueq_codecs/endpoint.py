@@ -44,6 +44,7 @@ _SEAL_BYTES: Final = 16
 
 _NAME: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,255}\Z")  # not . or ..: in a URL these are folders
 _FIELD: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
+_MARK: Final = re.compile(r"[^A-Za-z0-9]")
 _VALUE: Final = re.compile(r"[\x20-\x7e]*\Z")
 _RESERVED: Final = re.compile(
     r"(webhook-.*|dueq[-_].*|host|content-length|transfer-encoding|connection|upgrade|te|trailer|expect|keep-alive|"
@@ -201,9 +202,17 @@ def reserved(header: str) -> bool:
     return _RESERVED.match(header) is not None
 
 
+def plain(header: str) -> str:
+    """Return the name under which a receiver may see a header, with hyphens and in lower case.
+
+    CGI and WSGI make one character of all that is no letter and no digit: `webhook_id` would be seen as `webhook-id`.
+    """
+    return _MARK.sub("-", header).lower()
+
+
 def sendable(header: str) -> bool:
-    """Return whether a header of a message can be sent as one of HTTP under its name."""
-    return _FIELD.match(header) is not None and not reserved(header)
+    """Return whether a header can be sent as one of HTTP, and no receiver takes it for one of the gateway."""
+    return _FIELD.match(header) is not None and not reserved(plain(header))
 
 
 def _fault_of_secrets(secrets: object) -> str | None:

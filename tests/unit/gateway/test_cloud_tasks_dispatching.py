@@ -312,3 +312,42 @@ def test_a_gateway_that_ends_takes_no_more_tasks_while_its_last_requests_end(sta
         assert stage.settled == [(queue.topic, [("m1", 7)], how)]
 
     asyncio.run(asyncio.wait_for(run(), 10))
+
+
+def test_a_task_has_no_header_that_a_receiver_could_take_for_one_of_the_gateway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By CGI and WSGI names come in capitals and with underscores: `X_CloudTasks_TaskName` was believed."""
+    monkeypatch.setattr(dispatching, "_DRAIN_S", 0.01)
+    own = {
+        "X_CloudTasks_TaskName": "evil",
+        "x-cloudtasks_queuename": "evil",
+        "User_Agent": "evil",
+        "x_shop": "7",
+    }
+    own |= {"content_length": "9"}
+    payload = Task("https://example.com/pay", HttpMethod.POST, own, b"", 15_000, 1).payload()
+    monkeypatch.setattr(Message, "payload", payload)
+
+    class Recording(Stage):
+        """It keeps the headers that were sent."""
+
+        headers: Any = None
+
+        async def send(self, *given: Any) -> None:
+            self.headers = given[2]
+            await super().send()
+
+    async def run() -> None:
+        stage: Any = Recording()
+        worker = _Worker(
+            stage, stage, QueueName("p", "l", "q"), Configuration(), lambda: 1_000_000, Room(8), None
+        )
+        await stage.sent.wait()
+        await worker.stop()
+        assert stage.headers["x_shop"] == "7"
+        seen = [name.upper().replace("-", "_") for name in stage.headers]
+        assert len(seen) == len(set(seen))
+        assert not {"evil", "9"} & set(stage.headers.values())
+
+    asyncio.run(asyncio.wait_for(run(), 30))

@@ -13,12 +13,15 @@ from dueq import __version__
 from dueq.gateway.webhooks.answers import Answer
 from dueq.gateway.webhooks.sending import Sender
 from dueq.gateway.webhooks.signing import signatures
-from dueq_codecs.endpoint import sendable
+from dueq_codecs.endpoint import plain, sendable
 from dueq_codecs.target import TargetRefused, split_target
 
 _PLAIN: Final = "".join(map(chr, range(0x20, 0x7F)))
 """Characters that stay as they are in the value of a header; all else, and `%`, is percent-encoded UTF-8."""
 _SAFE: Final = _PLAIN.replace("%", "")
+
+_OWN: Final = ("user-agent", "accept-encoding")
+"""Headers that the gateway sets itself, beside the reserved ones."""
 
 
 class Sendable(Protocol):
@@ -77,10 +80,11 @@ def request_of(message: Sendable, endpoint: Mapping[str, Any], now_ms: int) -> R
     found: CIMultiDict[str] = CIMultiDict({"content-type": "application/octet-stream"})
     for name, value in own.items():
         field = "content-type" if name == "content_type" else name
-        if sendable(field):
+        if _goes(field):
             found[field] = _encoded(value)
     for name, value in (endpoint if target is None else target)["headers"].items():
-        found[name] = value
+        if _goes(name):
+            found[name] = value
     at_s = now_ms // 1000
     found["user-agent"] = f"dueq/{__version__}"
     # The reason of a failure is kept as it comes.
@@ -106,6 +110,11 @@ def passes(message: Sendable, wanted: Mapping[str, list[str]]) -> bool:
         return True
     headers = message.headers
     return all(headers.get(name) in words for name, words in wanted.items())
+
+
+def _goes(header: str) -> bool:
+    """Whether a header goes along: what the gateway says itself nobody else says, however it is spelled."""
+    return sendable(header) and plain(header) not in _OWN
 
 
 def _encoded(value: str) -> str:

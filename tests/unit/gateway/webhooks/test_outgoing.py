@@ -103,6 +103,21 @@ def test_headers_of_the_message_go_along_but_set_nothing_of_the_gateway() -> Non
     assert not {"host", "transfer-encoding", "a b"} & {name.lower() for name in headers}
 
 
+def test_nothing_goes_along_that_a_receiver_could_take_for_what_the_gateway_says() -> None:
+    """By CGI and WSGI names come in capitals and with underscores: `webhook_id` replaced or followed `webhook-id`."""
+    own = {"webhook_id": "evil", "dueq.attempt": "9", "User_Agent": "evil", "accept_encoding": "gzip"}
+    used = endpoint((new_secret(), 0), webhook_timestamp="1", x_tenant="acme") | {"targets": True}
+    headers = headers_of(Message(headers=own), used, now_ms())
+    assert headers["x_tenant"] == "acme"
+    payload, marked = Target("https://example.org/", headers={"webhook_signature": "v1,evil"}).around(
+        b"x", own
+    )
+    for found in (headers, headers_of(Message(payload=payload, headers=marked), used, now_ms())):
+        seen = [name.upper().replace("-", "_").replace(".", "_") for name in found]
+        assert len(seen) == len(set(seen))
+        assert "evil" not in found.values()
+
+
 def test_a_filter_wants_one_of_the_values_of_each_header() -> None:
     wanted = {"kind": ["invoice", "reminder"], "tenant": ["acme"]}
     assert passes(Message(headers={"kind": "reminder", "tenant": "acme"}), wanted)

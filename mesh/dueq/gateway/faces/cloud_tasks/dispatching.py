@@ -37,6 +37,7 @@ from dueq.gateway.service import Service
 from dueq.gateway.webhooks.answers import Answer, reason_of
 from dueq.gateway.webhooks.room import Room
 from dueq.gateway.webhooks.sending import Sender
+from dueq_codecs.endpoint import plain
 
 _POLL_S: Final = limits.WEBHOOK_POLL_MS / 1000
 _SPARE_S: Final = limits.WEBHOOK_SPARE_MS / 1000
@@ -58,8 +59,10 @@ _OWN: Final = (
     "te",
     "trailer",
     "expect",
+    "user-agent",
 )
-"""Headers that a task cannot have: they are left out of its request, as are those that begin with `x-cloudtasks-`."""
+"""Headers that a task cannot have, however they are spelled: they are left out of its request, as are those that begin
+with `x-cloudtasks-`."""
 
 
 class Dispatcher:
@@ -304,7 +307,7 @@ class _Worker:
         if task.body:
             found["content-type"] = "application/octet-stream"
         for name, value in task.headers.items():
-            if name.lower() not in _OWN and not name.lower().startswith("x-cloudtasks-"):
+            if plain(name) not in _OWN and not plain(name).startswith("x-cloudtasks-"):
                 found[name] = value
         if task.identity is not None and self._issuer is not None:
             found["authorization"] = f"Bearer {self._issuer.token(task.identity, task.url)}"
