@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -343,3 +344,36 @@ def test_a_socket_has_one_value_for_each_wish() -> None:
     asyncio.run(stream.socket(WebSocket(scope, receive, send), "t", service))
     assert answered[0]["status"] == 422
     assert b"query.credit comes 2 times" in answered[1]["body"]
+
+
+@pytest.mark.parametrize(
+    ("command", "ref"),
+    [
+        ('{"do":"ack","messages":[],"ref":7}', 7),
+        ('{"do":"destroy","ref":"a"}', "a"),
+        ('{"ref":0}', 0),
+        ('{"do":"credit","credit":5,"ref":""}', ""),
+        ('{"do":"extend","messages":[{"id":"x"}],"seconds":5,"ref":3}', 3),
+        ('{"do":"credit","credit":5,"ref":1.5}', None),
+        ('{"do":"credit","credit":5,"ref":true}', None),
+        ('{"do":"credit","credit":5,"ref":["a"]}', None),
+        ('["ref"]', None),
+        ('{"do":"ack","ref":7', None),
+    ],
+)
+def test_the_ref_of_a_command_comes_back_though_the_command_is_none(command: str, ref: object) -> None:
+    """Else a client that has several under way cannot tell which one was refused."""
+    said: list[str] = []
+
+    async def send(text: str) -> None:
+        said.append(text)
+
+    async def run() -> None:
+        mesh: Any = Mesh()
+        websocket: Any = SimpleNamespace(send_text=send)
+        flow = mesh.flows.open("t", None, timedelta(seconds=30), 10)
+        await stream._Socket(websocket, mesh, flow)._answer(command)
+
+    asyncio.run(run())
+    [answer] = map(json.loads, said)
+    assert (answer["type"], answer.get("ref")) == ("credit" if ref == "" else "problem", ref)

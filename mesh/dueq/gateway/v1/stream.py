@@ -301,6 +301,12 @@ async def socket(websocket: WebSocket, topic: str, service: TheService) -> None:
         flow.close()
 
 
+def _ref(given: object) -> str | int | None:
+    """Return what the client calls a command, also one that does not fit."""
+    found = given.get("ref") if isinstance(given, dict) else None
+    return found if isinstance(found, str) or type(found) is int else None
+
+
 class _Socket:
     """One WebSocket."""
 
@@ -361,8 +367,9 @@ class _Socket:
         try:
             if text is None:
                 raise problems.Refusal(400, "commands are texts of JSON, not bytes")
-            command = _COMMAND.validate_python(bodies.parsed(text.encode()))
-            ref = command.ref
+            given = bodies.parsed(text.encode())
+            ref = _ref(given)
+            command = _COMMAND.validate_python(given)
             if isinstance(command, _Giving):
                 self._flow.give(command.credit)
                 document: dict[str, Any] = {"type": "credit", "credit": command.credit}
