@@ -83,14 +83,14 @@ class Worker:
         """Take how the topic stands.
 
         A pause with an end may be one that a receiver has asked of another gateway: messages that are here already
-        wait, too. When somebody ends a pause of the topic, the pause that the receiver has asked for ends with it, but
-        not a longer one, which the topic has not been told of.
+        wait, too. When somebody ends a pause of the topic, or makes it shorter, so is the one that the receiver has
+        asked for, but not a longer one, which the topic has not been told of.
         """
         counters = self.counters
-        if endpoint.paused and endpoint.paused_until_ms > self.now_ms():
-            counters.held_until_ms = max(counters.held_until_ms, endpoint.paused_until_ms)
-        elif not endpoint.paused and counters.held_until_ms <= self._pause_ends_ms:
-            counters.held_until_ms = 0
+        if not endpoint.paused or endpoint.paused_until_ms:
+            until_ms = endpoint.paused_until_ms if endpoint.paused else 0
+            told = counters.held_until_ms <= self._pause_ends_ms
+            counters.held_until_ms = until_ms if told else max(counters.held_until_ms, until_ms)
         self._pause_ends_ms = (endpoint.paused_until_ms or _NEVER_MS) if endpoint.paused else 0
 
     async def stop(self, drain_s: float | None = None) -> None:

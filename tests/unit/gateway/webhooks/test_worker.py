@@ -338,6 +338,36 @@ def test_the_end_of_a_pause_ends_what_a_receiver_has_asked_for_within_it(ends_ms
     play(story)
 
 
+def test_a_pause_that_is_made_shorter_is_shorter_here_too() -> None:
+    async def story() -> None:
+        stage = Stage()
+        for version, ends_ms in ((8, 4_600_000), (9, 1_004_000)):
+            stage.worker.seen(StoredEndpoint("bills", version, True, ends_ms, stage.endpoint.document))
+        stage.now_ms = 1_004_000
+        stage.come(0)
+        assert await stage.begun.get() == "m0"
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_a_shorter_pause_of_the_topic_ends_no_longer_one_that_it_was_not_told_of() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.worker.seen(StoredEndpoint("bills", 8, True, 1_030_000, stage.endpoint.document))
+        stage.now_ms = 1_030_000
+        stage.come(0)
+        stage.answer("m0", 429, "3600")
+        await stage.settled.get()
+        stage.worker.seen(StoredEndpoint("bills", 9, True, 1_040_000, stage.endpoint.document))
+        stage.now_ms = 1_040_000
+        stage.come(1)
+        assert (await stage.settled.get())[:2] == ("m1", "release")
+        await stage.worker.stop(0)
+
+    play(story)
+
+
 def test_what_another_gateway_was_asked_for_holds_here_too() -> None:
     async def story() -> None:
         stage = Stage()
