@@ -35,7 +35,9 @@ _NEVER_MS: Final = 1 << 62
 _MARGIN_S: Final = 1.0
 """Of a lease beyond the time-out, as a request begins: for the answer to be settled."""
 _PUT_BACK_S: Final = 1.0
-"""How long a message waits that was given back for want of a slot."""
+"""How long a message waits at least that was given back unsent."""
+_HELD_S: Final = 5.0
+"""Longest time for that in a pause: its topic keeps messages longer, and lets them go when somebody ends the pause."""
 _UNSETTLED_MIN: Final = 2
 """Least credit beside what may be under way: for acks that are not confirmed yet."""
 
@@ -190,8 +192,7 @@ class Worker:
     async def _give_back(self, message: AsyncMessage) -> None:
         self.counters.put_back += 1
         left_s = (self.counters.held_until_ms - self.now_ms()) / 1000
-        delay_s = min(max(left_s, _PUT_BACK_S), limits.RELEASE_DELAY_MS_MAX / 1000)
-        await self._end(message, "release", delay=delay_s)
+        await self._end(message, "release", delay=min(max(left_s, _PUT_BACK_S), _HELD_S))
 
     async def _end(self, message: AsyncMessage, how: Literal["ack", "nack", "release"], **more: Any) -> None:
         """Settle a message; once the consumer is closed, by the token of its lease."""
