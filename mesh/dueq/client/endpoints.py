@@ -346,16 +346,22 @@ def disable(used: StoredEndpoint, reason: str) -> Steps[bool]:
             return True
 
 
-def hold(topic: str, until_ms: int) -> Steps[int]:
-    """Pause a topic until an instant, unless it is paused for longer; returns until when it is, 0: for good."""
+def hold(used: StoredEndpoint, until_ms: int) -> Steps[int | None]:
+    """Pause the topic of an endpoint until an instant, unless it is paused for longer.
+
+    Returns:
+        Until when it is paused, 0: for good; None: its messages go to this URL no longer, so nothing was done.
+    """
     while True:
-        settings: TopicSettings = yield _settings(topic)
+        settings: TopicSettings = yield _settings(used.topic)
+        if settings.endpoint is None or settings.endpoint["url"] != used.document["url"]:
+            return None
         present_ms = settings.paused_until_ms
         if settings.paused and (not present_ms or present_ms >= until_ms):
             return present_ms
         update_id = os.urandom(16)
         changes = topic_changes.paused(until_ms)
-        standing = yield topic_changes.store(topic, update_id, changes, if_version=settings.version)
+        standing = yield topic_changes.store(used.topic, update_id, changes, if_version=settings.version)
         if standing["update"] == update_id.hex():
             return until_ms
 

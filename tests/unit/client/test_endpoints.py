@@ -151,15 +151,30 @@ def test_a_change_may_say_which_version_it_is_about(client: Client) -> None:
 
 def test_of_two_holds_the_later_instant_counts(client: Client, dueq_mesh: Mesh) -> None:
     client.set_endpoint("billing", "bills", URL)
+    used = stored(client, "billing")
     later = dueq_mesh.now_ms + 60_000
-    assert client.connection.follow(endpoints.hold("bills", later), None) == later
-    assert client.connection.follow(endpoints.hold("bills", later - 1), None) == later
+    assert client.connection.follow(endpoints.hold(used, later), None) == later
+    assert client.connection.follow(endpoints.hold(used, later - 1), None) == later
     until = client.endpoint("billing").paused_until
     assert until is not None
     assert round(until.timestamp() * 1000) == later
     client.pause_endpoint("billing")
-    assert client.connection.follow(endpoints.hold("bills", later + 1), None) == 0
+    assert client.connection.follow(endpoints.hold(used, later + 1), None) == 0
     assert client.endpoint("billing").paused_until is None
+
+
+def test_only_the_receiver_of_a_topic_holds_it(client: Client, dueq_mesh: Mesh) -> None:
+    client.set_endpoint("billing", "bills", URL)
+    used = stored(client, "billing")
+    later = dueq_mesh.now_ms + 60_000
+    client.set_endpoint("billing", "bills", URL + "/2")
+    assert client.connection.follow(endpoints.hold(used, later), None) is None
+    assert not client.endpoint("billing").paused
+    client.delete_endpoint("billing")
+    assert client.connection.follow(endpoints.hold(used, later), None) is None
+    assert not client.describe("bills").paused
+    client.set_endpoint("billing", "bills", URL, matching={"kind": "invoice"})
+    assert client.connection.follow(endpoints.hold(used, later), None) == later, "it is the same receiver"
 
 
 def test_a_deleted_endpoint_leaves_its_topic(client: Client) -> None:

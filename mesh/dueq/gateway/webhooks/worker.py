@@ -70,6 +70,8 @@ class Worker:
         self._gone = self._stopping = self._left = False
         # When the pause of the topic ends by itself, as last seen, Unix ms; 0: it was not paused.
         self._pause_ends_ms = 0
+        # Until when the topic is to be paused, as the receiver has asked last, Unix ms.
+        self._asked_ms = 0
         self._holding: asyncio.Task[None] | None = None
         # Taken, and neither sent nor settled.
         self._taken: AsyncMessage | None = None
@@ -290,22 +292,27 @@ class Worker:
     def _hold(self, delay_s: float) -> None:
         """Send nothing for a while, here at once, and by any gateway as soon as the topic says so."""
         until_ms = self.now_ms() + int(delay_s * 1000)
-        if until_ms < self.counters.held_until_ms + limits.WEBHOOK_DELAY_MS_MIN:
+        # Once this stops, the counters are those of another worker, whose receiver may be another one.
+        held_ms = self._asked_ms if self._stopping else self.counters.held_until_ms
+        if until_ms < held_ms + limits.WEBHOOK_DELAY_MS_MIN:
             return
-        self.counters.held_until_ms = until_ms
+        self._asked_ms = until_ms
+        if not self._stopping:
+            self.counters.held_until_ms = until_ms
         if self._holding is None or self._holding.done():
             self._holding = asyncio.create_task(self._hold_topic())
 
     async def _hold_topic(self) -> None:
         held_ms = 0
-        while held_ms < self.counters.held_until_ms:
-            held_ms = self.counters.held_until_ms
+        while held_ms < self._asked_ms:
+            held_ms = self._asked_ms
             try:
-                await self._client.connection.follow(endpoints.hold(self.endpoint.topic, held_ms), None)
+                done = await self._client.connection.follow(endpoints.hold(self.endpoint, held_ms), None)
             except DueqError as error:
                 log.warning("endpoint.not_held", endpoint=self.endpoint.name, error=str(error))
                 return
-            log.info("endpoint.held", endpoint=self.endpoint.name, until_ms=held_ms)
+            if done is not None:
+                log.info("endpoint.held", endpoint=self.endpoint.name, until_ms=held_ms)
 
     async def _disable(self, reason: str) -> None:
         """Disable the endpoint, as it was when the request was sent."""

@@ -52,6 +52,7 @@ class Stage:
         settled: what became of them; with a token: without their consumer.
         outcome: of those.
         asked: the steps that it has run at the mesh.
+        held: until when it wanted the topic to be paused.
         answers: of the receiver, by the message's id; a message without one is not answered.
         mesh: what the steps return, or raise.
         timeouts: of requests, other than 15 s, by the message's id.
@@ -67,6 +68,7 @@ class Stage:
         self.messages: asyncio.Queue[Message] = asyncio.Queue()
         self.settled: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self.asked: list[str] = []
+        self.held: list[int] = []
         self.begun: asyncio.Queue[str] = asyncio.Queue()
         self.answers: dict[str, asyncio.Future[Answer]] = {}
         self.mesh: Any = True
@@ -105,6 +107,8 @@ class Stage:
 
     async def follow(self, steps: Any, _timeout: float | None) -> Any:
         self.asked.append(steps.__name__)
+        if steps.__name__ == "hold":
+            self.held.append(steps.gi_frame.f_locals["until_ms"])
         steps.close()
         if isinstance(self.mesh, Exception):
             raise self.mesh
@@ -284,6 +288,23 @@ def test_what_a_receiver_asks_for_last_is_told_to_the_mesh_before_a_worker_ends(
         ready.set()
         await stopping
         assert told == ["hold"]
+
+    play(story)
+
+
+def test_what_a_former_receiver_asks_for_does_not_hold_up_its_successor_here() -> None:
+    async def story() -> None:
+        stage = Stage()
+        for number in (0, 1):
+            stage.come(number)
+        assert [await stage.begun.get(), await stage.begun.get()] == ["m0", "m1"]
+        stopping = asyncio.create_task(stage.worker.stop())
+        await stage.closed.wait()
+        stage.answer("m0", 503, "60")
+        stage.answer("m1", 503, "3600")
+        await stopping
+        assert stage.counters.held_until_ms == 0
+        assert stage.held[-1] == 4_600_000, "the mesh decides whether it still is the receiver"
 
     play(story)
 
