@@ -320,13 +320,14 @@ class Worker:
             return
         self._gone = True
         try:
-            done = await self._client.connection.follow(endpoints.disable(self.endpoint, reason), None)
+            self._gone = await self._client.connection.follow(endpoints.disable(self.endpoint, reason), None)
         except DueqError as error:
             # The next message finds out again.
             self._gone = False
             log.warning("endpoint.not_disabled", endpoint=self.endpoint.name, error=str(error))
             return
-        if done:
+        # Otherwise another worker follows, unless the endpoint was made again as it was: then this one goes on.
+        if self._gone:
             log.error("endpoint.disabled", endpoint=self.endpoint.name, reason=reason)
 
     def _lease_lost(self, message: AsyncMessage) -> None:

@@ -471,6 +471,22 @@ def test_an_endpoint_that_cannot_be_disabled_is_tried_again() -> None:
     play(story)
 
 
+def test_an_endpoint_that_was_made_again_meanwhile_is_served_after_a_410_of_the_former_one() -> None:
+    """It looks as before, so no other worker follows."""
+
+    async def story() -> None:
+        stage = Stage()
+        stage.mesh = False
+        stage.come(0)
+        stage.answer("m0", 410)
+        assert await stage.settled.get() == ("m0", "release", 1.0)
+        stage.come(1)
+        assert [await stage.begun.get(), await stage.begun.get()] == ["m0", "m1"]
+        await stage.worker.stop(0)
+
+    play(story)
+
+
 def test_what_the_filter_does_not_want_is_finished() -> None:
     async def story() -> None:
         stage = Stage(wanted={"kind": ["invoice"]})
