@@ -80,8 +80,8 @@ class Worker:
 
     @property
     def done(self) -> bool:
-        """It has ended by itself: its topic is gone."""
-        return self._running.done()
+        """It takes no more by itself: its topic is gone. Its last requests may be under way still."""
+        return self._left or self._running.done()
 
     def seen(self, endpoint: StoredEndpoint) -> None:
         """Take how the topic stands.

@@ -15,7 +15,7 @@ pytest.importorskip("aiohttp")
 
 from dueq import Outcome, Target
 from dueq.client.endpoints import StoredEndpoint, new_secret
-from dueq.errors import Busy, Disconnected, EndpointNotFound, SecretsSealed
+from dueq.errors import Busy, Disconnected, EndpointNotFound, SecretsSealed, TopicNotFound
 from dueq.gateway.webhooks import watching
 from dueq.gateway.webhooks.answers import Answer
 from dueq.gateway.webhooks.room import Room
@@ -29,7 +29,7 @@ class Mesh:
     Attributes:
         found: one after the other what is read: endpoints, or an error; the last one stays.
         opened, closed: consumers' topics.
-        messages: what consumers get.
+        messages: what consumers get; an error ends them.
         settled: what was settled without a consumer.
     """
 
@@ -68,7 +68,10 @@ class Consumer:
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         while True:
-            yield await self._mesh.messages.get()
+            message = await self._mesh.messages.get()
+            if isinstance(message, Exception):
+                raise message
+            yield message
 
     async def close(self) -> None:
         self._mesh.closed.put_nowait(self._topic)
@@ -201,6 +204,19 @@ def test_two_topics_whose_endpoints_have_one_name_are_both_served() -> None:
         assert mesh.opened.empty()
 
     asyncio.run(asyncio.wait_for(story(), 10))
+
+
+def test_a_topic_that_was_made_again_is_served_though_a_request_of_the_former_one_is_under_way() -> None:
+    async def story() -> None:
+        mesh = Mesh([stored("a", timeout_ms=0)])
+        webhooks, receiver = await sent_to_a_target(mesh)
+        mesh.messages.put_nowait(TopicNotFound("a"))
+        assert (await mesh.closed.get(), await mesh.opened.get()) == ("a", "a")
+        receiver.answer.set_result(Answer(200, ""))
+        assert await mesh.settled.get() == ("a", [("m0", 7)], "ack")
+        await webhooks.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 @pytest.mark.parametrize("following", [[stored("a", 2)], [stored("a", 2, "410")], []])
