@@ -2,15 +2,17 @@
 
     consumer ─► filter ─► slot of the window, with enough of the lease left ─► request ─► verdict ─► settled
 
-A message that has no slot in time is given back uncounted, so no request is under way whose lease could end. Leases are
-detached: a receiver works on, however long this gateway is silent, and while it ends. A receiver's wish to all gateways
-(a pause, or that the endpoint is disabled) becomes a setting of the topic.
+The lease of a message that waits for a slot is renewed for a while; then it is given back uncounted. So no request is
+under way whose lease could end. Leases are detached: a receiver works on, however long this gateway is silent, and
+while it ends. A receiver's wish to all gateways (a pause, or that the endpoint is disabled) becomes a setting of the
+topic.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
@@ -62,6 +64,8 @@ class Worker:
         self.endpoint, self.counters = endpoint, counters
         self._client, self._sender, self._now_us = client, sender, now_us
         self._timeout_s = endpoint.document["timeout_ms"] / 1000
+        # How often the lease of a message that waits for a slot is renewed: for longer than a request may take.
+        self._renewals = math.ceil(self._timeout_s / (_SPARE_S - _MARGIN_S)) + 1
         self._window = Window(endpoint.document["in_flight"])
         counters.window, counters.held_until_ms = self._window.limit, 0
         self._slot = asyncio.Event()
@@ -171,25 +175,41 @@ class Worker:
         return self._gone or self.now_ms() < self.counters.held_until_ms
 
     async def _has_slot(self, message: AsyncMessage) -> bool:
-        """Wait for a slot while the lease lasts longer than the request may."""
-        window = self._window
+        """Wait for a slot with enough of the lease left, and renew the lease if that takes long.
+
+        Given back, the message would go behind all that is due. Requests end within their time-out, unless they have
+        targets: then another gateway may have a slot sooner.
+        """
+        window, renewals = self._window, self._renewals
         if window.free and self._share.free and message.lease > self._timeout_s + _MARGIN_S:
             return True
-        until_s, found = message.lease - self._timeout_s - _MARGIN_S, False
+        found = False
         try:
-            async with asyncio.timeout(max(until_s, 0)):
+            while not (found := await self._slot_within(message.lease - self._timeout_s - _MARGIN_S)):
+                if self._held or not renewals or not await self._is_extended(message, self._timeout_s):
+                    break
+                renewals -= 1
+            found = found and not self._stopping and not self._held
+        finally:
+            if not found:
+                self._share.give_up()
+        return found
+
+    async def _slot_within(self, seconds: float) -> bool:
+        """Wait for a slot for so long, and take up the turn in which one comes; returns whether there is one."""
+        if seconds <= 0:
+            return False
+        window = self._window
+        try:
+            async with asyncio.timeout(seconds):
                 while not (window.free and self._share.free):
                     if not window.free:  # it may have shrunk: a turn would come in vain
                         self._share.give_up()
                     self._slot.clear()
                     await self._slot.wait()
-            found = until_s > 0 and not self._stopping and not self._held
         except TimeoutError:
-            pass
-        finally:
-            if not found:
-                self._share.give_up()
-        return found
+            return False
+        return True
 
     async def _give_back(self, message: AsyncMessage) -> None:
         self.counters.put_back += 1
@@ -240,20 +260,20 @@ class Worker:
             self._count(Verdict(Fate.DEAD, str(refused)), 0.0)
             await self._end(message, "nack", dead=True, reason=str(refused))
             return
-        if request.timeout_s > self._timeout_s and not await self._is_kept(message, request.timeout_s):
+        if request.timeout_s > self._timeout_s and not await self._is_extended(message, request.timeout_s):
+            await self._give_back(message)
             return
         answer = await request.sent_by(self._sender, self.endpoint.name)
         found = verdict(answer, self.now_ms())
         self._count(found, answer.seconds)
         await self._settle(message, found)
 
-    async def _is_kept(self, message: AsyncMessage, timeout_s: float) -> bool:
-        """Extend a lease for a target whose answer may take longer than others; returns whether that was done."""
+    async def _is_extended(self, message: AsyncMessage, timeout_s: float) -> bool:
+        """Extend a lease for a request that may take so long; returns whether that was done."""
         try:
             await message.extend(timeout_s + _SPARE_S, wait=True, timeout=_MARGIN_S)
         except DueqError as error:
             log.info("endpoint.not_extended", endpoint=self.endpoint.name, error=str(error))
-            await self._give_back(message)
             return False
         return True
 

@@ -20,7 +20,11 @@ from dueq.gateway.webhooks.worker import Worker
 
 
 class Message:
-    """A message in a consumer's hands, whose lease is as long as the test says."""
+    """A message in a consumer's hands, whose lease is as long as the test says.
+
+    Attributes:
+        kept: how long it is when it was extended; 0: it cannot be.
+    """
 
     payload = b"x"
     key, topic, due, released_at, attempt, token = "", "bills", 1, 2, 1, 7
@@ -28,6 +32,7 @@ class Message:
     def __init__(self, number: int, settled: asyncio.Queue[tuple[Any, ...]], lease: float = 25.0) -> None:
         self.id, self.lease, self._settled = f"m{number}", lease, settled
         self.headers: dict[str, str] = {}
+        self.kept = lease
 
     async def ack(self, *, reason: str = "") -> None:
         self._settled.put_nowait((self.id, "ack", reason) if reason else (self.id, "ack"))
@@ -36,8 +41,9 @@ class Message:
         self._settled.put_nowait((self.id, "dead" if dead else "nack", reason))
 
     async def extend(self, seconds: float, *, wait: bool, timeout: float) -> None:
-        if self.lease < 20:
+        if not self.kept:
             raise StaleLease("the lease is over", [])
+        self.lease = self.kept
         self._settled.put_nowait((self.id, "extend", seconds, wait))
 
     async def release(self, *, delay: float = 0.0, wait: bool = False) -> None:
@@ -130,9 +136,17 @@ class Stage:
             Answer(status, "", retry_after, 0.5)
         )
 
-    def come(self, number: int, lease: float = 25.0, target: Target | None = None, **headers: str) -> None:
+    def come(
+        self,
+        number: int,
+        lease: float = 25.0,
+        target: Target | None = None,
+        kept: float = 25.0,
+        **headers: str,
+    ) -> None:
         """Deliver a message."""
         message = Message(number, self.settled, lease)
+        message.kept = kept
         message.headers = headers
         if target is not None:
             message.payload, message.headers = target.around(b"x", headers)
@@ -162,7 +176,7 @@ def test_a_message_waits_for_a_slot() -> None:
 def test_no_request_begins_that_could_outlive_its_lease() -> None:
     async def story() -> None:
         stage = Stage()
-        stage.come(0, lease=15.9)
+        stage.come(0, lease=15.9, kept=0)
         stage.come(1)
         assert await stage.settled.get() == ("m0", "release", 1.0)
         assert await stage.begun.get() == "m1"
@@ -172,13 +186,53 @@ def test_no_request_begins_that_could_outlive_its_lease() -> None:
     play(story)
 
 
-def test_what_has_no_slot_in_time_is_given_back() -> None:
+def test_what_waits_long_for_a_slot_keeps_its_turn() -> None:
+    """Given back, it would go behind everything that is due, and come as late again."""
+
+    async def story() -> None:
+        stage = Stage(in_flight=1)
+        stage.come(0)
+        stage.come(1, lease=16.01)
+        stage.come(2, lease=9.0)  # it has waited behind the other one
+        assert await stage.begun.get() == "m0"
+        assert await stage.settled.get() == ("m1", "extend", 25.0, True)
+        stage.answer("m0", 204)
+        assert await stage.settled.get() == ("m0", "ack")
+        assert await stage.begun.get() == "m1"
+        assert await stage.settled.get() == ("m2", "extend", 25.0, True)
+        stage.answer("m1", 204)
+        assert await stage.begun.get() == "m2"
+        assert stage.counters.put_back == 0
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+@pytest.mark.parametrize("times", [0, 3])
+def test_what_has_no_slot_in_time_is_given_back(times: int) -> None:
+    """Another gateway may have one; three times is longer than any other request may take."""
+
+    async def story() -> None:
+        stage = Stage(in_flight=1)
+        stage.come(0)
+        stage.come(1, lease=16.01, kept=16.01 if times else 0)
+        assert await stage.begun.get() == "m0"
+        for _ in range(times):
+            assert await stage.settled.get() == ("m1", "extend", 25.0, True)
+        assert await stage.settled.get() == ("m1", "release", 1.0)
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_what_waits_for_a_slot_is_kept_no_longer_in_a_pause() -> None:
     async def story() -> None:
         stage = Stage(in_flight=1)
         stage.come(0)
         stage.come(1, lease=16.01)
         assert await stage.begun.get() == "m0"
-        assert await stage.settled.get() == ("m1", "release", 1.0)
+        stage.worker.seen(StoredEndpoint("bills", 8, True, 4_600_000, stage.endpoint.document))
+        assert await stage.settled.get() == ("m1", "release", 5.0)
         await stage.worker.stop(0)
 
     play(story)
@@ -191,7 +245,7 @@ def test_what_was_given_back_takes_no_connection_from_another_endpoint() -> None
         for stage in (one, other):
             stage.come(0)
             await stage.begun.get()
-        one.come(1, lease=16.01)
+        one.come(1, lease=16.01, kept=0)
         assert await one.settled.get() == ("m1", "release", 1.0)  # there was none for it in time
         other.come(1)
         await asyncio.sleep(0)
@@ -563,7 +617,7 @@ def test_a_target_that_may_take_longer_gets_a_longer_lease() -> None:
         assert await stage.begun.get() == "m0"
         stage.answer("m0", 204)
         assert await stage.settled.get() == ("m0", "ack")
-        stage.come(1, lease=19.0, target=Target("https://example.org/", deadline=600.0))
+        stage.come(1, kept=0, target=Target("https://example.org/", deadline=600.0))
         assert await stage.settled.get() == ("m1", "release", 1.0)
         assert stage.begun.empty()
         await stage.worker.stop(0)
