@@ -74,6 +74,8 @@ class Worker:
         self._gone = self._stopping = self._left = False
         # When the pause of the topic ends by itself, as last seen, Unix ms; 0: it was not paused.
         self._pause_ends_ms = 0
+        # When a pause without an end was seen first.
+        self._paused_ms = 0
         # Until when the topic is to be paused, as the receiver has asked last, Unix ms.
         self._asked_ms = 0
         self._holding: asyncio.Task[None] | None = None
@@ -99,7 +101,10 @@ class Worker:
             until_ms = endpoint.paused_until_ms if endpoint.paused else 0
             told = counters.held_until_ms <= self._pause_ends_ms
             counters.held_until_ms = until_ms if told else max(counters.held_until_ms, until_ms)
-        self._pause_ends_ms = (endpoint.paused_until_ms or _NEVER_MS) if endpoint.paused else 0
+        ends_ms = (endpoint.paused_until_ms or _NEVER_MS) if endpoint.paused else 0
+        if ends_ms == _NEVER_MS and self._pause_ends_ms != _NEVER_MS:
+            self._paused_ms = self.now_ms()
+        self._pause_ends_ms = ends_ms
 
     async def stop(self, drain_s: float | None = None) -> None:
         """Begin no more requests, give back what was not sent, and let those under way end.
@@ -134,7 +139,7 @@ class Worker:
         try:
             async for message in consumer:
                 self._taken = message
-                if self._held:
+                if not self._may_be_sent(message):
                     await self._give_back(message)
                 elif not passes(message, self.endpoint.document["filter"]):
                     self.counters.filtered += 1
@@ -174,6 +179,15 @@ class Worker:
         """Nothing is to be sent now."""
         return self._gone or self.now_ms() < self.counters.held_until_ms
 
+    def _may_be_sent(self, message: AsyncMessage) -> bool:
+        """Whether a message that is here may be sent now: it may have expired since it came, or its topic be paused.
+
+        What comes from a topic that is paused was triggered. No pause without an end holds that, here neither.
+        """
+        if self._held or 0 < message.expires <= self.now_ms():
+            return False
+        return self._pause_ends_ms != _NEVER_MS or message.released_at > self._paused_ms
+
     async def _has_slot(self, message: AsyncMessage) -> bool:
         """Wait for a slot with enough of the lease left, and renew the lease if that takes long.
 
@@ -186,10 +200,12 @@ class Worker:
         found = False
         try:
             while not (found := await self._slot_within(message.lease - self._timeout_s - _MARGIN_S)):
-                if self._held or not renewals or not await self._is_extended(message, self._timeout_s):
+                if not renewals or not self._may_be_sent(message):
+                    break
+                if not await self._is_extended(message, self._timeout_s):
                     break
                 renewals -= 1
-            found = found and not self._stopping and not self._held
+            found = found and not self._stopping and self._may_be_sent(message)
         finally:
             if not found:
                 self._share.give_up()

@@ -112,8 +112,8 @@ async def sent_to_a_target(mesh: Mesh) -> tuple[Webhooks, Receiver]:
 
     mesh.messages.put_nowait(
         SimpleNamespace(
-            id="m0", token=7, key="", topic="a", due=1, released_at=2, attempt=1, lease=60.0, payload=payload,
-            headers=headers, extend=extend,
+            id="m0", token=7, key="", topic="a", due=1, released_at=2, attempt=1, expires=0, lease=60.0,
+            payload=payload, headers=headers, extend=extend,
         )
     )  # fmt: skip
     webhooks = Webhooks(mesh)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ class Message:
     """
 
     payload = b"x"
-    key, topic, due, released_at, attempt, token = "", "bills", 1, 2, 1, 7
+    key, topic, due, released_at, attempt, token, expires = "", "bills", 1, 2, 1, 7, 0
 
     def __init__(self, number: int, settled: asyncio.Queue[tuple[Any, ...]], lease: float = 25.0) -> None:
         self.id, self.lease, self._settled = f"m{number}", lease, settled
@@ -142,11 +142,13 @@ class Stage:
         lease: float = 25.0,
         target: Target | None = None,
         kept: float = 25.0,
+        expires: int = 0,
+        released_at: int = 2,
         **headers: str,
     ) -> None:
         """Deliver a message."""
         message = Message(number, self.settled, lease)
-        message.kept = kept
+        message.kept, message.expires, message.released_at = kept, expires, released_at
         message.headers = headers
         if target is not None:
             message.payload, message.headers = target.around(b"x", headers)
@@ -469,6 +471,52 @@ def test_what_another_gateway_was_asked_for_holds_here_too() -> None:
         stage.now_ms = 1_030_000
         stage.come(1)
         assert await stage.begun.get() == "m1"
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_a_pause_without_an_end_holds_what_is_here_already_and_nothing_that_is_triggered_in_it() -> None:
+    async def story() -> None:
+        stage = Stage(in_flight=1)
+        stage.come(0)
+        stage.come(1)
+        assert await stage.begun.get() == "m0"
+        for version in (8, 9):
+            stage.worker.seen(StoredEndpoint("bills", version, True, 0, stage.endpoint.document))
+            stage.now_ms += 2
+        stage.come(2)
+        stage.come(3, released_at=1_000_001)
+        stage.answer("m0", 204)
+        assert await stage.settled.get() == ("m0", "ack")
+        assert await stage.settled.get() == ("m1", "release", 1.0)
+        assert await stage.settled.get() == ("m2", "release", 1.0)
+        assert await stage.begun.get() == "m3"
+        stage.answer("m3", 204)
+        assert await stage.settled.get() == ("m3", "ack")
+        stage.worker.seen(StoredEndpoint("bills", 10, False, 0, stage.endpoint.document))
+        stage.come(4)
+        assert await stage.begun.get() == "m4"
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_what_has_expired_here_is_not_sent() -> None:
+    """Its leader decides what becomes of it."""
+
+    async def story() -> None:
+        stage = Stage(in_flight=1, wanted={"kind": ["invoice"]})
+        stage.come(0, kind="invoice", expires=1_000_001)
+        stage.come(1, kind="invoice", expires=1_010_000)
+        stage.come(2, kind="other", expires=1_010_000)
+        assert await stage.begun.get() == "m0"
+        stage.now_ms = 1_010_000
+        stage.answer("m0", 204)
+        assert await stage.settled.get() == ("m0", "ack")
+        assert await stage.settled.get() == ("m1", "release", 1.0)
+        assert await stage.settled.get() == ("m2", "release", 1.0)
+        assert stage.begun.empty()
         await stage.worker.stop(0)
 
     play(story)
