@@ -24,6 +24,10 @@ from dueq_codecs.endpoint import all_sealed
 
 _POLL_S: Final = limits.WEBHOOK_POLL_MS / 1000
 _ASKED_S: Final = 10.0
+_REST_S: Final = 0.05
+"""Shortest time between two looks that workers ask for."""
+_REST_TIMES: Final = 9
+"""How many times as long as the look before it is, at least: looks take a tenth of the time."""
 _FAILING_MS: Final = 10_000
 """A receiver that fails now and then has taken something within that time."""
 _DRAIN_S: Final = limits.GATEWAY_STOP_MS / 2000
@@ -67,6 +71,8 @@ class Webhooks:
         self._counters: dict[_Key, Counters] = {}
         self._stopping: dict[asyncio.Task[None], Worker] = {}
         self._asked = asyncio.Event()
+        self._rest_s = _REST_S
+        self._soon: asyncio.TimerHandle | None = None
         self._means: tuple[Sender, Room] | None = None
         self._tests: Share | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -157,24 +163,42 @@ class Webhooks:
             self._watching = self._begun()
 
     async def _watch(self) -> None:
-        failed = False
+        failed, loop = False, asyncio.get_running_loop()
         while True:
+            began_s = loop.time()
             try:
                 self._now_us = await self._client.connection.clock(True, _ASKED_S)
-                self._seen(await self._client.connection.follow(endpoints.every(), _ASKED_S))
+                began_s = loop.time()
+                self._no_more_soon()
+                found = await self._client.connection.follow(endpoints.every(), _ASKED_S)
+                self._seen(found, began_s)
                 failed = False
             except DueqError as error:
                 # Workers go on with the endpoints that they serve: the mesh's answers decide.
                 if not failed:
                     log.warning("endpoints.unknown", error=str(error))
                 failed = True
+                for worker in self._workers.values():
+                    worker.unseen()
+            self._rest_s = max(_REST_S, _REST_TIMES * (loop.time() - began_s))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_S):
                     await self._asked.wait()
             self._asked.clear()
 
-    def _seen(self, found: list[StoredEndpoint]) -> None:
-        """Serve the endpoints in use, as they are now."""
+    def _look_soon(self) -> None:
+        """A worker waits for a look that begins from now on."""
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(self._rest_s, self.look)
+
+    def _no_more_soon(self) -> None:
+        """A look begins."""
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+
+    def _seen(self, found: list[StoredEndpoint], began_s: float) -> None:
+        """Serve the endpoints in use, as a look says that began at an instant by the loop's clock."""
         wanted = {_key(each): each for each in map(self._opened, found) if each is not None}
         for key, worker in list(self._workers.items()):
             new = wanted.get(key)
@@ -182,7 +206,7 @@ class Webhooks:
             if new is None or new.document != worker.endpoint.document or worker.done:
                 self._leave(key)
             else:
-                worker.seen(new)
+                worker.seen(new, began_s)
         for key in self._counters.keys() - {_key(each) for each in found}:
             del self._counters[key]
             self._locked.pop(key, None)
@@ -192,7 +216,7 @@ class Webhooks:
             if key not in self._workers:
                 counters = self._counters.setdefault(key, Counters())
                 self._workers[key] = Worker(
-                    self._client, sender, endpoint, lambda: self._now_us(), counters, room
+                    self._client, sender, endpoint, lambda: self._now_us(), counters, room, self._look_soon
                 )
 
     def _opened(self, found: StoredEndpoint) -> StoredEndpoint | None:

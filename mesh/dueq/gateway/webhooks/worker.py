@@ -50,6 +50,9 @@ class Worker:
     Attributes:
         endpoint: what is served.
         counters: what was done.
+
+    Args:
+        ask: wants another look at the mesh, soon.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Worker:
         now_us: Callable[[], int],
         counters: Counters,
         room: Room,
+        ask: Callable[[], object],
     ) -> None:
         self.endpoint, self.counters = endpoint, counters
         self._client, self._sender, self._now_us = client, sender, now_us
@@ -79,6 +83,11 @@ class Worker:
         # Until when the topic is to be paused, as the receiver has asked last, Unix ms.
         self._asked_ms = 0
         self._holding: asyncio.Task[None] | None = None
+        # When the last look began that found the endpoint as it is served here, by the loop's clock.
+        self._looked_s = 0.0
+        self._blind, self._look, self._ask = False, asyncio.Event(), ask
+        # What the filter does not want, until such a look says that this is the filter.
+        self._unwanted: dict[asyncio.Task[None], AsyncMessage] = {}
         # Taken, and neither sent nor settled.
         self._taken: AsyncMessage | None = None
         self._running = asyncio.create_task(self._run(), name=f"webhooks of {endpoint.name}")
@@ -89,8 +98,13 @@ class Worker:
         """It takes no more by itself: its topic is gone. Its last requests may be under way still."""
         return self._left or self._running.done()
 
-    def seen(self, endpoint: StoredEndpoint) -> None:
-        """Take how the topic stands.
+    def unseen(self) -> None:
+        """A look has failed. Messages are sent on: a leader without ZooKeeper has no change of the endpoint either."""
+        self._blind = True
+        self._has_looked()
+
+    def seen(self, endpoint: StoredEndpoint, began_s: float) -> None:
+        """Take how the topic stands, as a look says that began at an instant by the loop's clock.
 
         A pause with an end may be one that a receiver has asked of another gateway: messages that are here already
         wait, too. When somebody ends a pause of the topic, or makes it shorter, so is the one that the receiver has
@@ -105,6 +119,12 @@ class Worker:
         if ends_ms == _NEVER_MS and self._pause_ends_ms != _NEVER_MS:
             self._paused_ms = self.now_ms()
         self._pause_ends_ms = ends_ms
+        self._blind, self._looked_s = False, began_s
+        self._has_looked()
+
+    def _has_looked(self) -> None:
+        self._look.set()
+        self._look = asyncio.Event()
 
     async def stop(self, drain_s: float | None = None) -> None:
         """Begin no more requests, give back what was not sent, and let those under way end.
@@ -142,8 +162,7 @@ class Worker:
                 if not self._may_be_sent(message):
                     await self._give_back(message)
                 elif not passes(message, self.endpoint.document["filter"]):
-                    self.counters.filtered += 1
-                    await message.ack(reason=FILTERED)
+                    self._sift(message)
                 elif await self._has_slot(message):
                     self._begin(message)
                 else:
@@ -159,10 +178,16 @@ class Worker:
 
         A message that was sent, and not answered in time, stays leased: its receiver may be at work on it.
         """
+        unsent = [message for task, message in self._unwanted.items() if not task.done()]
+        for task in self._unwanted:
+            task.cancel()
+        if self._taken is not None:
+            unsent.append(self._taken)
         with contextlib.suppress(DueqError):
-            if self._taken is not None:
-                await self._taken.release(wait=False)
-            self._left = True
+            for message in unsent:
+                await message.release(wait=False)
+        self._left = True
+        with contextlib.suppress(DueqError):
             await consumer.close()
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -187,6 +212,33 @@ class Worker:
         if self._held or 0 < message.expires <= self.now_ms():
             return False
         return self._pause_ends_ms != _NEVER_MS or message.released_at > self._paused_ms
+
+    def _sift(self, message: AsyncMessage) -> None:
+        task = asyncio.create_task(self._filter_out(message))
+        self._unwanted[task] = message
+        task.add_done_callback(self._sifted)
+
+    def _sifted(self, task: asyncio.Task[None]) -> None:
+        del self._unwanted[task]
+        self._looked_at(task)
+
+    async def _filter_out(self, message: AsyncMessage) -> None:
+        """Finish a message that the filter does not want, once a look that began after it came finds the same filter.
+
+        The filter may have been changed, and the message been scheduled for that: such a change is in force by then,
+        but need not be known here.
+        """
+        came_s = asyncio.get_running_loop().time()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(message.lease - _MARGIN_S, 0)):
+                while self._looked_s <= came_s and not self._blind:
+                    self._ask()
+                    await self._look.wait()
+        if self._looked_s > came_s:
+            self.counters.filtered += 1
+            await message.ack(reason=FILTERED)
+        else:
+            await self._give_back(message)
 
     async def _has_slot(self, message: AsyncMessage) -> bool:
         """Wait for a slot with enough of the lease left, and renew the lease if that takes long.

@@ -57,6 +57,7 @@ class Stage:
         held: until when it wanted the topic to be paused.
         answers: of the receiver, by the message's id; a message without one is not answered.
         mesh: what the steps return, or raise.
+        looks: one for each time that it asked for a look at the mesh.
         timeouts: of requests, other than 15 s, by the message's id.
     """
 
@@ -87,7 +88,20 @@ class Stage:
         self.endpoint = StoredEndpoint("bills", 7, False, 0, document)
         world: Any = self
         shared = room or Room(100)
-        self.worker = Worker(world, world, self.endpoint, lambda: self.now_ms * 1000, self.counters, shared)
+        self.looks: asyncio.Queue[None] = asyncio.Queue()
+        self.worker = Worker(
+            world,
+            world,
+            self.endpoint,
+            lambda: self.now_ms * 1000,
+            self.counters,
+            shared,
+            lambda: self.looks.put_nowait(None),
+        )
+
+    def seen(self, endpoint: StoredEndpoint, began_s: float = 0.0) -> None:
+        """Let it see its endpoint in a look that began at this instant of the loop."""
+        self.worker.seen(endpoint, began_s)
 
     # the client and its consumer
     def consumer(self, topic: str, lease: float, credit: int, **more: Any) -> Stage:
@@ -153,3 +167,7 @@ class Stage:
 
 def play(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -91,10 +91,10 @@ def test_whoever_resumes_the_topic_ends_the_pause_here_too() -> None:
         stage.answer("m0", 429, "3600")
         await stage.settled.get()
         paused = StoredEndpoint("bills", 8, True, 4_600_000, stage.endpoint.document)
-        stage.worker.seen(stage.endpoint)  # read before the pause was stored
+        stage.seen(stage.endpoint)  # read before the pause was stored
         assert stage.counters.held_until_ms
-        stage.worker.seen(paused)
-        stage.worker.seen(StoredEndpoint("bills", 9, False, 0, stage.endpoint.document))
+        stage.seen(paused)
+        stage.seen(StoredEndpoint("bills", 9, False, 0, stage.endpoint.document))
         stage.come(1)
         assert await stage.begun.get() == "m0"
         assert await stage.begun.get() == "m1"
@@ -106,12 +106,12 @@ def test_whoever_resumes_the_topic_ends_the_pause_here_too() -> None:
 def test_the_end_of_a_pause_ends_no_longer_one_that_a_receiver_has_asked_for_since() -> None:
     async def story() -> None:
         stage = Stage()
-        stage.worker.seen(StoredEndpoint("bills", 8, True, 1_030_000, stage.endpoint.document))
+        stage.seen(StoredEndpoint("bills", 8, True, 1_030_000, stage.endpoint.document))
         stage.now_ms = 1_030_000
         stage.come(0)
         stage.answer("m0", 429, "3600")
         await stage.settled.get()
-        stage.worker.seen(StoredEndpoint("bills", 9, False, 0, stage.endpoint.document))
+        stage.seen(StoredEndpoint("bills", 9, False, 0, stage.endpoint.document))
         stage.come(1)
         assert (await stage.settled.get())[:2] == ("m1", "release")
         await stage.worker.stop(0)
@@ -126,8 +126,8 @@ def test_the_end_of_a_pause_ends_what_a_receiver_has_asked_for_within_it(ends_ms
         stage.come(0)
         stage.answer("m0", 429, "3600")
         await stage.settled.get()
-        stage.worker.seen(StoredEndpoint("bills", 8, True, ends_ms, stage.endpoint.document))
-        stage.worker.seen(StoredEndpoint("bills", 9, False, 0, stage.endpoint.document))
+        stage.seen(StoredEndpoint("bills", 8, True, ends_ms, stage.endpoint.document))
+        stage.seen(StoredEndpoint("bills", 9, False, 0, stage.endpoint.document))
         assert not stage.counters.held_until_ms
         await stage.worker.stop(0)
 
@@ -143,7 +143,7 @@ def test_what_is_given_back_in_a_pause_does_not_stay_away_if_somebody_ends_it(
     async def story() -> None:
         stage = Stage()
         paused = StoredEndpoint("bills", 8, True, stage.now_ms + left_ms, stage.endpoint.document)
-        stage.worker.seen(paused)
+        stage.seen(paused)
         stage.come(0)
         assert await stage.settled.get() == ("m0", "release", delay)
         await stage.worker.stop(0)
@@ -155,7 +155,7 @@ def test_a_pause_that_is_made_shorter_is_shorter_here_too() -> None:
     async def story() -> None:
         stage = Stage()
         for version, ends_ms in ((8, 4_600_000), (9, 1_004_000)):
-            stage.worker.seen(StoredEndpoint("bills", version, True, ends_ms, stage.endpoint.document))
+            stage.seen(StoredEndpoint("bills", version, True, ends_ms, stage.endpoint.document))
         stage.now_ms = 1_004_000
         stage.come(0)
         assert await stage.begun.get() == "m0"
@@ -167,12 +167,12 @@ def test_a_pause_that_is_made_shorter_is_shorter_here_too() -> None:
 def test_a_shorter_pause_of_the_topic_ends_no_longer_one_that_it_was_not_told_of() -> None:
     async def story() -> None:
         stage = Stage()
-        stage.worker.seen(StoredEndpoint("bills", 8, True, 1_030_000, stage.endpoint.document))
+        stage.seen(StoredEndpoint("bills", 8, True, 1_030_000, stage.endpoint.document))
         stage.now_ms = 1_030_000
         stage.come(0)
         stage.answer("m0", 429, "3600")
         await stage.settled.get()
-        stage.worker.seen(StoredEndpoint("bills", 9, True, 1_040_000, stage.endpoint.document))
+        stage.seen(StoredEndpoint("bills", 9, True, 1_040_000, stage.endpoint.document))
         stage.now_ms = 1_040_000
         stage.come(1)
         assert (await stage.settled.get())[:2] == ("m1", "release")
@@ -184,7 +184,7 @@ def test_a_shorter_pause_of_the_topic_ends_no_longer_one_that_it_was_not_told_of
 def test_what_another_gateway_was_asked_for_holds_here_too() -> None:
     async def story() -> None:
         stage = Stage()
-        stage.worker.seen(StoredEndpoint("bills", 8, True, 1_030_000, stage.endpoint.document))
+        stage.seen(StoredEndpoint("bills", 8, True, 1_030_000, stage.endpoint.document))
         stage.come(0)
         assert (await stage.settled.get())[:2] == ("m0", "release")
         stage.now_ms = 1_030_000
@@ -202,7 +202,7 @@ def test_a_pause_without_an_end_holds_what_is_here_already_and_nothing_that_is_t
         stage.come(1)
         assert await stage.begun.get() == "m0"
         for version in (8, 9):
-            stage.worker.seen(StoredEndpoint("bills", version, True, 0, stage.endpoint.document))
+            stage.seen(StoredEndpoint("bills", version, True, 0, stage.endpoint.document))
             stage.now_ms += 2
         stage.come(2)
         stage.come(3, released_at=1_000_001)
@@ -213,7 +213,7 @@ def test_a_pause_without_an_end_holds_what_is_here_already_and_nothing_that_is_t
         assert await stage.begun.get() == "m3"
         stage.answer("m3", 204)
         assert await stage.settled.get() == ("m3", "ack")
-        stage.worker.seen(StoredEndpoint("bills", 10, False, 0, stage.endpoint.document))
+        stage.seen(StoredEndpoint("bills", 10, False, 0, stage.endpoint.document))
         stage.come(4)
         assert await stage.begun.get() == "m4"
         await stage.worker.stop(0)

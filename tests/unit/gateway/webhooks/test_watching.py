@@ -21,6 +21,7 @@ from dueq.gateway.webhooks.answers import Answer
 from dueq.gateway.webhooks.room import Room
 from dueq.gateway.webhooks.watching import Webhooks
 from dueq.sealing import Keys
+from dueq_codecs.records import FILTERED
 
 
 class Mesh:
@@ -162,6 +163,53 @@ def test_what_is_in_use_is_served_as_it_is_now() -> None:
         assert await mesh.closed.get() == "a"
         await webhooks.close()
         assert mesh.opened.empty()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def filtering(*words: str) -> list[StoredEndpoint]:
+    """The endpoint of a topic that wants these kinds of messages."""
+    found = stored("a")
+    return [replace(found, document={**found.document, "filter": {"kind": list(words)}})]
+
+
+def letter(settled: asyncio.Queue[str]) -> Any:
+    """A message of a kind."""
+
+    async def ack(*, reason: str) -> None:
+        settled.put_nowait(reason)
+
+    async def release(**_: Any) -> None:
+        settled.put_nowait("released")
+
+    return SimpleNamespace(
+        id="m0", headers={"kind": "letter"}, lease=60.0, expires=0, released_at=2, ack=ack, release=release
+    )
+
+
+@pytest.mark.parametrize(
+    ("following", "becomes"),
+    [
+        (filtering("bill"), FILTERED),
+        (filtering("bill", "letter"), "released"),
+        (Disconnected("x"), "released"),
+    ],
+)
+def test_what_a_filter_does_not_want_is_finished_only_if_a_later_look_finds_it_unchanged(
+    following: list[StoredEndpoint] | Exception, becomes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages that were scheduled after a change was answered were finished by the former filter."""
+    monkeypatch.setattr(watching, "_POLL_S", 3600.0)
+
+    async def story() -> None:
+        mesh, settled = Mesh(filtering("bill")), asyncio.Queue[str]()
+        webhooks = Webhooks(mesh)  # type: ignore[arg-type]
+        begin(webhooks)
+        assert await mesh.opened.get() == "a"
+        mesh.found = [following]
+        mesh.messages.put_nowait(letter(settled))
+        assert await settled.get() == becomes
+        await webhooks.close()
 
     asyncio.run(asyncio.wait_for(story(), 60))
 

@@ -89,7 +89,7 @@ def test_what_waits_for_a_slot_is_kept_no_longer_in_a_pause() -> None:
         stage.come(0)
         stage.come(1, lease=16.01)
         assert await stage.begun.get() == "m0"
-        stage.worker.seen(StoredEndpoint("bills", 8, True, 4_600_000, stage.endpoint.document))
+        stage.seen(StoredEndpoint("bills", 8, True, 4_600_000, stage.endpoint.document))
         assert await stage.settled.get() == ("m1", "release", 5.0)
         await stage.worker.stop(0)
 
@@ -167,19 +167,6 @@ def test_what_has_expired_here_is_not_sent() -> None:
         assert await stage.settled.get() == ("m1", "release", 1.0)
         assert await stage.settled.get() == ("m2", "release", 1.0)
         assert stage.begun.empty()
-        await stage.worker.stop(0)
-
-    play(story)
-
-
-def test_what_the_filter_does_not_want_is_finished() -> None:
-    async def story() -> None:
-        stage = Stage(wanted={"kind": ["invoice"]})
-        stage.come(0, kind="other")
-        stage.come(1, kind="invoice")
-        assert await stage.settled.get() == ("m0", "ack", "filtered")
-        assert await stage.begun.get() == "m1"
-        assert stage.counters.filtered == 1
         await stage.worker.stop(0)
 
     play(story)
