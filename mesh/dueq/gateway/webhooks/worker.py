@@ -76,6 +76,8 @@ class Worker:
         self._share = room.share(self._slot.set)
         self._tasks: set[asyncio.Task[None]] = set()
         self._gone = self._stopping = self._left = False
+        # When the endpoint was disabled, by the loop's clock; while it is being disabled: not yet.
+        self._gone_s = 0.0
         # When the pause of the topic ends by itself, as last seen, Unix ms; 0: it was not paused.
         self._pause_ends_ms = 0
         # When a pause without an end was seen first.
@@ -119,6 +121,8 @@ class Worker:
         if ends_ms == _NEVER_MS and self._pause_ends_ms != _NEVER_MS:
             self._paused_ms = self.now_ms()
         self._pause_ends_ms = ends_ms
+        if began_s > self._gone_s:  # if it was disabled, it was made again as it was since
+            self._gone = False
         self._blind, self._looked_s = False, began_s
         self._has_looked()
 
@@ -406,7 +410,7 @@ class Worker:
         """Disable the endpoint, as it was when the request was sent."""
         if self._gone:
             return
-        self._gone = True
+        self._gone, self._gone_s = True, math.inf
         try:
             self._gone = await self._client.connection.follow(endpoints.disable(self.endpoint, reason), None)
         except DueqError as error:
@@ -416,6 +420,7 @@ class Worker:
             return
         # Otherwise another worker follows, unless the endpoint was made again as it was: then this one goes on.
         if self._gone:
+            self._gone_s = asyncio.get_running_loop().time()
             log.error("endpoint.disabled", endpoint=self.endpoint.name, reason=reason)
 
     def _lease_lost(self, message: AsyncMessage) -> None:

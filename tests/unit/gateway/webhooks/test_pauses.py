@@ -12,7 +12,7 @@ pytest.importorskip("aiohttp")
 from dueq.client.endpoints import StoredEndpoint
 from dueq.errors import Disconnected
 from dueq.gateway.webhooks.answers import Fate
-from tests.unit.gateway.webhooks.stage import Stage, play
+from tests.unit.gateway.webhooks.stage import Stage, now_s, play
 
 
 def test_after_a_retry_after_nothing_is_sent_and_the_topic_is_held() -> None:
@@ -283,6 +283,26 @@ def test_an_endpoint_that_was_made_again_meanwhile_is_served_after_a_410_of_the_
         assert await stage.settled.get() == ("m0", "release", 1.0)
         stage.come(1)
         assert [await stage.begun.get(), await stage.begun.get()] == ["m0", "m1"]
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_an_endpoint_that_was_made_again_after_it_was_disabled_is_served() -> None:
+    """A look that began after it was disabled finds it as it was."""
+
+    async def story() -> None:
+        stage = Stage()
+        stage.come(0)
+        before_s = now_s()
+        stage.answer("m0", 410)
+        assert await stage.settled.get() == ("m0", "release", 1.0)
+        stage.seen(stage.endpoint, before_s)
+        stage.come(1)
+        assert await stage.settled.get() == ("m1", "release", 1.0)
+        stage.seen(stage.endpoint, now_s())
+        stage.come(2)
+        assert [await stage.begun.get(), await stage.begun.get()] == ["m0", "m2"]
         await stage.worker.stop(0)
 
     play(story)
