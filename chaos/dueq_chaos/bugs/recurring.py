@@ -130,7 +130,9 @@ RECURRING: Final = (
         "docs/explanation/recurrences.md: one message a tick",
         (
             change(
-                "core.partition.recurrences:Recurrences._step", "if recurrence.has_message(tick):", "if False:"
+                "core.partition.recurrences:Recurrences._step",
+                "if recurrence.has_message(tick):",
+                "if False:",
             ),
             change(
                 "core.state.recurrence_table:RecurrenceTable._moves",

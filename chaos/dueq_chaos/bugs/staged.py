@@ -204,8 +204,8 @@ STAGED: Final = (
             ),
             change(
                 "core.state.residency:Residency._forget",
-                "gone |= waits & ~inside & ~are_triggered(rows)",
-                "gone |= waits & ~inside",
+                "waits &= ~are_triggered(rows)",
+                "pass",
             ),
         ),
         seeds=0,
