@@ -134,7 +134,7 @@ HEADING_BYTES_MAX: Final = 128 << 10
 
 # Triggered messages (in one partition)
 TRIGGERED_MAX: Final = 4096
-"""Most triggered messages that may wait for consumers at once; beyond that further triggers get Busy."""
+"""Most triggered messages that may wait for consumers, or be leased, at once; beyond that further triggers get Busy."""
 
 # Shared bodies (in one partition)
 BODIES_MAX: Final = 1024

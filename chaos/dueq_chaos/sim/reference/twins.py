@@ -222,15 +222,16 @@ def headings_differ(timeline: Timeline, naive: Naive) -> str:
 
 
 def triggered_differ(timeline: Timeline, naive: Naive) -> str:
-    """Compare which triggered messages wait; returns what differs, "" when nothing does."""
-    expected = {
-        key: entry.first
-        for key, entry in naive.live.items()
-        if entry.state == State.WAITING and entry.flags & FLAG_TRIGGERED
-    }
-    if expected == timeline.triggered:
+    """Compare which triggered messages wait, and how many are leased; returns what differs, "" when nothing does."""
+    triggered = {key: entry for key, entry in naive.live.items() if entry.flags & FLAG_TRIGGERED}
+    expected = {key: entry.first for key, entry in triggered.items() if entry.state == State.WAITING}
+    leased = sum(entry.state == State.LEASED for entry in triggered.values())
+    if (expected, leased) == (timeline.triggered, timeline.triggered_leased):
         return ""
-    return f"after record {naive.applied}: triggered are {timeline.triggered}, should be {expected}"
+    return (
+        f"after record {naive.applied}: triggered are {timeline.triggered} and {timeline.triggered_leased} leased, "
+        f"should be {expected} and {leased}"
+    )
 
 
 def bodies_differ(timeline: Timeline, naive: Naive) -> str:

@@ -92,10 +92,12 @@ def _of_rows(timeline: Timeline, request: ChangeRequest, under_way: UnderWay) ->
     """Refuse a request that would have too much remembered of single messages: triggers, or new headers."""
     uid = timeline.uid
     if request.kind == RecordKind.TRIGGER:
-        count = len(timeline.triggered) + under_way.triggered
+        # A goodbye releases all that its consumer has: what is leased needs its room, too.
+        count = len(timeline.triggered) + timeline.triggered_leased + under_way.triggered
         if count + request.rows > limits.TRIGGERED_MAX:
             return _busy(
-                f"{count} triggered messages of partition {uid} wait for consumers, and {limits.TRIGGERED_MAX} may:"
+                f"{count} triggered messages of partition {uid} wait for consumers or are leased, and "
+                f"{limits.TRIGGERED_MAX} may:"
                 f" {request.rows} are too many"
             )
     if request.kind == RecordKind.NACK and request.document:

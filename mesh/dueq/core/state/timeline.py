@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dueq.core.ports.entry import Entries, State, canonical, joined, keys_of
+from dueq.core.ports.entry import Entries, State, are_triggered, canonical, joined, keys_of
 from dueq.core.ports.names import Name
 from dueq.core.ports.persistence import ClassLooked, RecoveredPartition, SaveCheckpoint
 from dueq.core.state import dedup, name_holds
@@ -149,6 +149,7 @@ class Timeline:
         if recovered is not None and len(recovered.leased):
             self._table.add(recovered.leased, OnDisk.LEASED)
             self._live.leased = len(recovered.leased)
+            self._tables.triggered.leased = int(np.count_nonzero(are_triggered(recovered.leased)))
 
     # ------------------------------------------------------------ counts
 
@@ -268,6 +269,11 @@ class Timeline:
     def triggered(self) -> Mapping[int, int]:
         """The messages that wait and that no pause and no rate hold: `first` by key."""
         return self._tables.triggered.first_of
+
+    @property
+    def triggered_leased(self) -> int:
+        """How many of these are leased: they wait again if they are released."""
+        return self._tables.triggered.leased
 
     @property
     def groups(self) -> GroupTable:

@@ -2,7 +2,8 @@
 
 A leader has to find them wherever they lie in the index: a paused topic may have millions of messages that wait before
 them. So they are listed here, and their entries stay in memory. A message is here while it waits and its entry has the
-flag. Everything happens inside `apply`: a function of the log.
+flag. Those that are leased are counted: they wait again if they are given back. Everything happens inside `apply`: a
+function of the log.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ class TriggeredTable:
 
     Attributes:
         first_of: by key; in the order in which they began to wait.
+        leased: how many are leased. No row says so: what is leased is in memory, with its flag.
     """
 
     def __init__(self) -> None:
         self.first_of: dict[int, int] = {}
+        self.leased = 0
         self._changed: dict[int, None] = {}
         self._saved: set[int] = set()
 
@@ -43,11 +46,13 @@ class TriggeredTable:
         """Nothing here grows old."""
 
     def count(self, rows: Entries, waiting: int, leased: int, dead: int = 0) -> None:
-        """Note messages that begin (1) or stop (-1) to wait."""
-        if not waiting or (waiting < 0 and not self.first_of):
+        """Note messages that begin (1) or stop (-1) to wait, or to be leased."""
+        if not (waiting or leased) or (waiting < 0 and not self.first_of) or (leased < 0 and not self.leased):
             return
         of = are_triggered(rows)
-        if not np.count_nonzero(of):
+        count = int(np.count_nonzero(of))
+        self.leased += leased * count
+        if not (waiting and count):
             return
         rows = rows[of]
         for key, first in zip(keys_of(rows).tolist(), rows["first"].tolist(), strict=True):

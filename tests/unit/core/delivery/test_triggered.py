@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from dueq import limits
+from dueq.core.partition.fullness import UnderWay, fullness
 from dueq.core.state.timeline import Timeline
+from dueq_codecs.messages import ChangeRequest, ConsumerAction
 from dueq_codecs.records import JobAction, Record, RecordKind, RequestRef
 from dueq_codecs.topic_settings import AS_CREATED, TopicSettings
 from tests.unit.core.delivery.test_pausing import configure, paused, resumed
@@ -280,3 +282,39 @@ def hidden(stage: Stage, count: int, job: bytes, until_ms: int) -> Record:
     sequence = stage.leds[1].sequence + 1
     record.requests = (RequestRef(b"p" * 16, sequence, sequence, count),)
     return record
+
+
+def asks_for_one(stage: Stage, key: int) -> ChangeRequest:
+    request = ChangeRequest(1, RecordKind.TRIGGER, "t", 1, ALICE, 1, 1)
+    request.target_sequence = np.array([key >> 16], np.uint64)
+    request.target_row = np.array([key & 0xFFFF], np.uint16)
+    return request
+
+
+def test_what_is_leased_keeps_its_room_for_when_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer that says goodbye gives back all that it has at once."""
+    monkeypatch.setattr(limits, "TRIGGERED_MAX", 2)
+    stage = Stage()
+    stage.attach(0, lease_ms=600_000)
+    keys = stage.insert([FAR_MS] * 3, 1)
+    trigger(stage, 2, keys[:2])
+    [push] = stage.run(3)
+    timeline, another = timeline_of(stage), asks_for_one(stage, keys[2])
+    assert (sorted(keys_in(push)), timeline.triggered, timeline.triggered_leased) == (keys[:2], {}, 2)
+    assert fullness(timeline, another, UnderWay()) is not None
+    stage.frame(ConsumerAction.GOODBYE, 10, number=9)
+    stage.run(20)
+    assert (sorted(timeline.triggered), timeline.triggered_leased) == (keys[:2], 0)
+    assert fullness(timeline, another, UnderWay()) is not None
+
+
+def test_what_is_acked_has_no_room_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TRIGGERED_MAX", 2)
+    stage = Stage()
+    stage.attach(0, lease_ms=600_000)
+    keys = stage.insert([FAR_MS] * 3, 1)
+    trigger(stage, 2, keys[:2])
+    [push] = stage.run(3)
+    stage.ack(push, 4)
+    stage.run(5)
+    assert fullness(timeline_of(stage), asks_for_one(stage, keys[2]), UnderWay()) is None

@@ -20,7 +20,7 @@ KEY = np.ones(1, np.uint64)
 def of(**kept: Any) -> Any:
     """A timeline that keeps this, and nothing else."""
     nothing = {
-        "uid": 7, "names_count": 0, "triggered": {}, "bodies": SimpleNamespace(by_name={}),
+        "uid": 7, "names_count": 0, "triggered": {}, "triggered_leased": 0, "bodies": SimpleNamespace(by_name={}),
         "groups": SimpleNamespace(by_name={}), "jobs": SimpleNamespace(by_key={}),
         "passes": SimpleNamespace(by_name={}), "headings": SimpleNamespace(size=0),
     }  # fmt: skip
@@ -55,9 +55,9 @@ CASES = {
     "JOBS_MAX": (names(jobs="ab"), asked(RecordKind.INSERT, job=b"c"), "knows 2 jobs"),
     "PASSES_MAX": (names(passes="ab"), asked(RecordKind.PASS, name="c"), "knows 2 passes"),
     "TRIGGERED_MAX": (
-        of(triggered={1: 1, 2: 1}),
+        of(triggered={1: 1}, triggered_leased=1),
         asked(RecordKind.TRIGGER, target_sequence=KEY),
-        "2 triggered messages of partition 7 wait for consumers, and 2 may",
+        "2 triggered messages of partition 7 wait for consumers or are leased, and 2 may",
     ),
     "HEADINGS_BYTES_MAX": (
         of(headings=SimpleNamespace(size=1)),

@@ -65,6 +65,23 @@ def test_a_trigger_lasts_until_its_message_was_tried(kind: RecordKind, stays: bo
     outcomes = story.request(kind, leased, amount_ms=u64(0), version=LEVEL_OF_KINDS)
     assert outcomes == [Outcome.DONE]
     assert are_triggered(story.last.waiting).tolist() == [stays]
+    assert (len(story.timeline.triggered), story.timeline.triggered_leased) == (int(stays), 0)
+
+
+def test_a_restart_knows_how_many_triggered_messages_are_leased() -> None:
+    story, shelf = Story(), Shelf()
+    waiting = story.insert(NOON + 5000, NOON + 6000, NOON + 7000).waiting
+    story.request(RecordKind.TRIGGER, waiting[:2], version=LEVEL_OF_KINDS)
+    leased = story.lease(story.last.waiting)
+    story.lease(waiting[2:])
+    shelf.save(story.timeline)
+    again = Story(Timeline(UID, recovered=shelf.recover()))
+    assert again.timeline.triggered_leased == story.timeline.triggered_leased == 2
+    again.number = story.number
+    for each in (story, again):
+        assert each.request(RecordKind.ACK, leased[:1], version=LEVEL_OF_KINDS) == [Outcome.DONE]
+        assert each.request(RecordKind.RELEASE, leased[1:], version=LEVEL_OF_KINDS) == [Outcome.DONE]
+        assert (len(each.timeline.triggered), each.timeline.triggered_leased) == (1, 0)
 
 
 @pytest.mark.parametrize(

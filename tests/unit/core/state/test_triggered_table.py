@@ -1,4 +1,4 @@
-"""The table of triggered messages: it has those that wait, and so has its disk."""
+"""The table of triggered messages: it has those that wait, and so has its disk; it counts those that are leased."""
 
 from __future__ import annotations
 
@@ -37,6 +37,20 @@ def test_what_comes_and_goes_between_two_checkpoints_is_not_written() -> None:
     table.count(triggered(7), 1, 0)
     table.count(triggered(7), -1, 1)
     assert table.changed_rows() == []
+
+
+def test_what_is_leased_is_counted_until_it_is_no_more() -> None:
+    table = TriggeredTable()
+    table.count(triggered(7, 8, 9), 1, 0)
+    for sequences, waiting, leased, expected in [
+        ((7, 8), -1, 0, 0), ((7, 8), 0, 1, 2), ((7,), 0, -1, 1), ((7,), 1, 0, 1), ((8,), 0, -1, 0),
+    ]:  # fmt: skip
+        table.count(triggered(*sequences), waiting, leased)
+        assert table.leased == expected
+    others = triggered(5)
+    others["flags"] = 0
+    table.count(others, 0, 1)
+    assert (table.leased, len(table.export())) == (0, 2)  # type: ignore[arg-type]
 
 
 def test_what_is_leased_or_ends_counts_no_more_than_once() -> None:
