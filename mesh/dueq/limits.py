@@ -70,7 +70,7 @@ FAIR_WAKES_MAX: Final = 4096
 FAIR_WAKES_MIN: Final = 512
 """Groups that begin to be ready in one look, though it asks for fewer messages than half of them."""
 FAIR_LOOKS_MAX: Final = 4096
-"""Most groups that may not be given anything (paused, or without a slot) that one look passes over."""
+"""Most groups that may not be given anything (closed, or waiting for the disk) that one look finds at their turn."""
 
 DEAL_LOOKS_MAX: Final = 1 << 14
 """Looks at consumers without bytes of credit for a message that one deal of messages takes; the next deal goes on."""

@@ -7,6 +7,7 @@ from typing import Final
 from dueq_chaos.bugs.bug import Bug, change
 
 _QUEUE = "core.delivery.fair_queue:FairQueue"
+_SLOTS = "core.delivery.group_slots:GroupSlots"
 
 FAIR: Final = (
     Bug(
@@ -24,13 +25,7 @@ FAIR: Final = (
         "slots-of-one-level",
         "A lease takes a slot of its own group only, not of the levels above it.",
         "docs/explanation/kinds.md: a limit of a level counts all groups below it",
-        (
-            change(
-                f"{_QUEUE}._count_used",
-                "below.used += count",
-                "below.used += count if below.own is not None or below.is_leaf else 0",
-            ),
-        ),
+        (change(f"{_SLOTS}._count", "in levels_of(name):", "in (name,):"),),
         seeds=420,
         finders=(419,),
     ),
@@ -40,9 +35,9 @@ FAIR: Final = (
         "docs/explanation/kinds.md: what is set for a group holds for those below it",
         (
             change(
-                f"{_QUEUE}._may_give",
-                "settings.paused or",
-                "settings.paused and (node.own is not None or node.is_leaf) or",
+                f"{_QUEUE}._closed_until",
+                "if settings.paused:",
+                "if settings.paused and (node.own is not None or node.is_leaf):",
             ),
         ),
         seeds=681,
@@ -72,15 +67,56 @@ FAIR: Final = (
         "one-slot-too-many",
         "Consumers get one more message of a group than its max_unacked.",
         "an off-by-one in a limit",
-        (change(f"{_QUEUE}._may_give", "node.used >= settings", "node.used > settings"),),
+        (change(f"{_QUEUE}._closed_until", "node.drawn >= settings", "node.drawn > settings"),),
         seeds=420,
         finders=(419,),
     ),
     Bug(
         "slots-count-what-was-pushed",
-        "A lease takes no slot until it is pushed.",
+        "A lease takes no slot unless it was pushed by an earlier leader.",
         "a quota that does not count what is admitted and does not run yet",
-        (change(f"{_QUEUE}._count_used", "phase != Phase.FREE", "phase == Phase.PUSHED"),),
+        (
+            change(
+                "core.delivery.leases:LeaseTable.add",
+                "if self.group_slots is not None:",
+                "if self.group_slots is not None and phase == Phase.PUSHED:",
+            ),
+            change(
+                f"{_SLOTS}.end",
+                "held = self._held[number]",
+                'held = self._held.setdefault(number, _Held(""))',
+            ),
+        ),
+        seeds=420,
+        finders=(419,),
+    ),
+    Bug(
+        "slot-that-is-free-opens-nothing",
+        "A group that had no slot is not looked at again when one of its leases ends.",
+        "a wait without anything that ends it",
+        (change(f"{_QUEUE}._reopen_freed", "self._reopen(node)", "pass"),),
+        seeds=420,
+        finders=(419,),
+    ),
+    Bug(
+        "end-of-pause-opens-nothing",
+        "A group that was paused is not looked at again when its pause is over.",
+        "a wait without anything that ends it",
+        (
+            change(
+                "core.delivery.lease_changes:LeaseChanges.applied",
+                "lane.queue.group_changed(record.name)",
+                "pass",
+            ),
+        ),
+        seeds=420,
+        finders=(419,),
+    ),
+    Bug(
+        "token-opens-nothing",
+        "A group that had no token is not looked at again when it has one.",
+        "a wait without anything that ends it",
+        (change(f"{_QUEUE}._reopen_with_tokens", "if waits.next_us > now_us:", "if True:"),),
         seeds=420,
         finders=(419,),
     ),

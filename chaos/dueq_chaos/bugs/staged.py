@@ -285,7 +285,13 @@ STAGED: Final = (
         "slots-of-ended-leases-stay",
         "A lease that ends by an ack, a nack, an expiry or a cancel keeps its slot.",
         "limits of concurrency that leak slots until a restart",
-        (change("core.delivery.fair_queue:FairQueue._count_used", "[phase != Phase.FREE]", "[:]"),),
+        (
+            change(
+                "core.delivery.leases:LeaseTable.remove",
+                "self.group_slots.end(self.entry.take(slots))",
+                "pass",
+            ),
+        ),
         seeds=0,
     ),
 )

@@ -49,6 +49,7 @@ class DueQueue:
 
     __slots__ = ("_heap", "_rows", "_sorted")
     guide: Final = None
+    is_cut: Final = False
 
     def __init__(self, rows: Callable[[U64], Entries]) -> None:
         self._rows = rows
@@ -89,6 +90,9 @@ class DueQueue:
         else:
             heap += places
             heapify(heap)
+
+    def group_changed(self, name: str) -> None:
+        """Nothing here depends on groups."""
 
     def put_back(self, entries: Entries) -> None:
         """Enter messages again that were taken out and not leased: their places say that they are next."""

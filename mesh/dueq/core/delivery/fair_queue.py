@@ -5,19 +5,29 @@ front gets as many messages as its weight, then it goes to the back. So however 
 message of another waits for no more messages than the sum of the weights in its ring. This is deficit round robin where
 every message costs one (Shreedhar and Varghese 1996). Rings are volatile: a new leader begins anew.
 
-A child that is paused, has no slot left (`max_unacked`) or no token (`rate`) is passed over until the next round. So
-is one that waits for the disk while there are few groups. With very many groups, most have nothing in memory (see
-`core/state/fair_window.py`): the order of turns says which are read next, and a group that waits for its read keeps
-its turn.
+A child is *closed* while it is paused, has no slot left (`max_unacked`) or no token (`rate`). One that is found closed
+at its turn rests: it leaves the ring, so that it costs nothing, however many there are. So does a level of which all
+children rest. What may have opened it ends the rest, and it goes to the back of the ring then:
 
-A group sleeps until its first message is due. If a hundred thousand groups wake together, or have no slot, one look
-takes a bounded number of them; the next look goes on from there.
+    no slot     a lease at or below it has ended (`GroupSlots` counts), what was chosen of it is put back,
+                or something else is set for it
+    paused      something else is set for it
+    no token    the instant at which it has one (`TokenWaits`; `GroupRates.next_us` tells the dispatcher)
+    a level     a child is in its ring again
+
+To be in the ring is always right: a closed child that is there is found at its turn. Only a rest needs its reason.
+
+A child that waits for the disk while there are few groups is passed over until the next round. With very many groups,
+most have nothing in memory (see `core/state/fair_window.py`): the order of turns says which are read next, and a group
+that waits for its read keeps its turn.
+
+A group sleeps until its first message is due. If a hundred thousand groups wake together, or are closed, one look takes
+a bounded number of them (`is_cut`); the next look, at once, goes on from there.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, KeysView
+from collections.abc import Iterable, Iterator, KeysView
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
@@ -26,11 +36,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.core.delivery.due_queue import KEY_BITS, KEY_MASK, NEVER_MS, SPARE_PLACES
-from dueq.core.delivery.fair_tree import Node
+from dueq.core.delivery.fair_tree import UNTIL_ONE_BELOW, Node
 from dueq.core.delivery.group_rates import GroupRates
+from dueq.core.delivery.group_slots import GroupSlots
 from dueq.core.delivery.hot_messages import HotMessages
-from dueq.core.delivery.leases import LeaseTable, Phase
-from dueq.core.ports.entry import NO_ENTRIES, Entries, State, is_wide, joined, keys_of
+from dueq.core.delivery.leases import NEVER_US, LeaseTable
+from dueq.core.delivery.token_waits import TokenWaits
+from dueq.core.ports.entry import NO_ENTRIES, Entries, State, joined, keys_of
 from dueq.core.state.class_set import RANK_BITS
 from dueq.core.state.fair import group_classes
 from dueq.core.state.window import Cut, Guide
@@ -53,10 +65,13 @@ class FairQueue:
     Attributes:
         until_ms: messages that wait until then are ready: the latest instant that was asked for.
         is_starving: somebody whose turn it is waits for the disk.
+        is_cut: the last `pop` has ended before it had looked at all that might be given.
     """
 
     def __init__(self, messages: HotMessages, leases: LeaseTable, rates: GroupRates) -> None:
-        self._messages, self._leases, self._rates = messages, leases, rates
+        self._messages, self._rates = messages, rates
+        self._slots = leases.group_slots = GroupSlots(messages.groups)
+        self._token_waits = TokenWaits()
         self._limited = messages.groups.limited
         self._root = Node("", None)
         self._leaves: dict[int, Node] = {}
@@ -68,12 +83,13 @@ class FairQueue:
         self.until_ms = -1
         self._ready_ms = NEVER_MS
         self._ready = self._places = 0
-        self._counted: list[Node] = []
+        self._counted: list[Node] = []  # of which something was chosen in this turn
         # By key that has come out in this turn, at most those of a record, whose turn it was: a message may be entered
         # twice.
         self._given: dict[int, Node] = {}
         self._looks = 0
-        self._stopped = self.is_starving = False  # stopped: in this look
+        self._in_vain = 0  # looks at what stays in its ring, since anything was leased or came into a ring
+        self._stopped = self.is_starving = self.is_cut = False  # stopped: in this look
         self._turns = self._hungry_from = 0
 
     def __len__(self) -> int:
@@ -87,7 +103,7 @@ class FairQueue:
     @property
     def head_ms(self) -> int:
         """Instant of some message that is due, or else of the first that will be; NEVER_MS when none waits."""
-        if self._root.front is not None:
+        if self._has_more(self._root):
             return self._ready_ms
         return self._alarms[0] >> _NUMBER_BITS if self._alarms else NEVER_MS
 
@@ -111,6 +127,12 @@ class FairQueue:
             heappush(heap, place)
         self._places += len(entries)
 
+    def group_changed(self, name: str) -> None:
+        """Something else is set for a group: it may be given something now."""
+        node = self._find(name)
+        if node is not None and node.rests_until > 0:
+            self._reopen(node)
+
     def put_back(self, entries: Entries) -> None:
         """Enter messages again that were taken out just now and not leased, and give their groups the turns back."""
         columns = group_classes(entries).tolist(), entries["wait_at"].tolist(), keys_of(entries).tolist()
@@ -120,6 +142,8 @@ class FairQueue:
                 continue
             self._places += 1
             self._is_ready(leaf, of & _RANK_MASK, wait_at << KEY_BITS | key)
+            for node in leaf.path():
+                self._count(node, -1)
             self._give_turn_back(leaf)
 
     def pass_over(self, entries: Entries, passed: npt.NDArray[np.bool_]) -> int:
@@ -148,23 +172,29 @@ class FairQueue:
         self._sleeping.clear()
         self._places = self._ready = 0
         self.add(entries)
+        # Who rests is not looked at, so nothing else finds out that it has nothing any more.
+        self._leave_empty([leaf for leaf in self._leaves.values() if leaf.rests_until])
         self._trim_alarms()
 
     def go_back(self, entries: Entries, until_ms: int) -> None:
         """Mesh time has gone back: what was ready may have to sleep again. The turns of those that stay awake stay."""
         self.until_ms = min(self.until_ms, until_ms)
         self.renew(entries)
-        for leaf in list(self._leaves.values()):
+        self._leave_empty(list(self._leaves.values()))
+        self._ready_ms = self.until_ms if self._has_more(self._root) else NEVER_MS
+
+    def _leave_empty(self, leaves: list[Node]) -> None:
+        """Let those of these groups leave that have nothing ready any more, and levels of which that was all."""
+        for leaf in leaves:
             node = leaf
             while node.parent is not None and not self._has_more(node):
                 self._leave(node.parent, node)
                 node = node.parent
-        self._ready_ms = NEVER_MS if self._root.front is None else self.until_ms
 
     def count_until(self, until_ms: int, limit: int) -> int:
         """Return about how many wait until `until_ms`, at most `limit`; where all may be on the disk only, one."""
         self._wake(until_ms, FAIR_WAKES_MAX)
-        return min(self._ready or int(self._root.front is not None), limit)
+        return min(self._ready or int(self._has_more(self._root)), limit)
 
     # ------------------------------------------------------------ what is only on the disk
 
@@ -204,7 +234,7 @@ class FairQueue:
 
     def coming(self, limit: int) -> list[tuple[int, int]]:
         """Return the groups that have the next turns, and how many messages a turn takes (see `Guide`)."""
-        leaves = islice(self._root.coming(self._is_closed), limit)
+        leaves = islice(self._coming(), limit)
         return [(leaf.number, self._weight(leaf)) for leaf in leaves]
 
     def hungry(self, runway: int, most: int) -> list[tuple[int, int]]:
@@ -214,7 +244,7 @@ class FairQueue:
         self.is_starving = False
         found: list[tuple[int, int]] = []
         first = runway
-        for at, leaf in enumerate(islice(self._root.coming(self._is_closed), runway)):
+        for at, leaf in enumerate(islice(self._coming(), runway)):
             heap, takes = leaf.heap or [], min(self._weight(leaf), most)
             if at and len(heap) >= takes and heap[0] < 1 << _PLACE_BITS:
                 continue  # of its first rank, and it is not its turn yet: most likely nothing comes before it
@@ -229,10 +259,18 @@ class FairQueue:
             return []
         return found
 
+    def _coming(self) -> Iterator[Node]:
+        """Yield the groups that have the next turns: those that only wait for a token are next after all others."""
+        self._reopen_freed()
+        yield from self._root.coming(self._is_closed)
+        for node in self._token_waits.soonest():
+            if not any(map(self._is_closed, node.path())):
+                yield from node.coming(self._is_closed)
+
     def _is_closed(self, node: Node) -> bool:
-        """Whether nothing of a group is given for a while."""
+        """Whether nothing of a group is given until a lease ends or something else is set; asked between turns."""
         settings = self._settings(node)
-        return settings.paused or 0 < settings.max_unacked <= node.used
+        return settings.paused or 0 < settings.max_unacked <= self._slots.used(node.name)
 
     def _unknown(self, leaf: Node, until_ms: int) -> int | None:
         """Return the first class of a group of which something that is ready may be only on the disk."""
@@ -293,6 +331,7 @@ class FairQueue:
             self._sleeping.clear()
         if not self._leaves:
             self._leaves.clear()
+            self._token_waits.clear()
 
     def _wake_due(self, number: int) -> None:
         """Let be ready what an awake group has asleep that is due: a message that comes now is behind that."""
@@ -353,15 +392,18 @@ class FairQueue:
     def _has_more(self, node: Node) -> bool:
         """Whether something of a group is ready, or may be on the disk."""
         if not node.is_leaf:
-            return node.front is not None
+            return node.front is not None or node.resting > 0
         return bool(node.heap) or self._unknown(node, self.until_ms) is not None
 
     def _activate(self, node: Node) -> None:
-        """Enter a node at the back of the ring above it, and so on up to the root, if it is not in yet."""
-        while node.parent is not None and not node.in_ring:
+        """Enter a node at the back of the ring above it, and so on up to the root, if it is not in, or closed, yet."""
+        while node.parent is not None and not node.in_ring and node.rests_until <= 0:
             above = node.parent
+            if node.rests_until:
+                above.rouse(node)
             above.append(node)
             self._begin_turn(above)
+            self._in_vain = 0
             node = above
 
     def _settings(self, node: Node) -> GroupSettings:
@@ -378,30 +420,38 @@ class FairQueue:
 
     def pop(self, until_ms: int, limit: int, taken: KeysView[int], *, again: bool = False) -> Entries:
         """Take out the next of all messages that wait until `until_ms` or sooner (see `WaitingQueue`)."""
-        if not again:
+        if not again:  # else slots are still charged for what was given
             self._given.clear()
+            self._begin()
             self._wake(until_ms, min(max(2 * limit, FAIR_WAKES_MIN), FAIR_WAKES_MAX))
-        found = self._take(until_ms, limit, taken, again=again)
-        if not (len(found) or again or self._stopped):
+        self._reopen_freed()
+        self._reopen_with_tokens()
+        found = self._take(until_ms, limit, taken)
+        if not (len(found) or again or self._stopped or self.is_cut):
             self._wake(until_ms, FAIR_WAKES_MAX)  # those that are awake cannot be given anything
-            found = self._take(until_ms, limit, taken, again=again)
-        if self._root.front is None:
+            found = self._take(until_ms, limit, taken)
+        if len(found) < limit and not self._stopped and self._alarms:
+            self.is_cut |= self._alarms[0] >> _NUMBER_BITS <= until_ms
+        if not self._has_more(self._root):
             self._ready_ms = NEVER_MS
+        self._rates.next_us = min(self._rates.next_us, self._token_waits.next_us)
         return found
 
-    def _take(self, until_ms: int, limit: int, taken: KeysView[int], *, again: bool) -> Entries:
+    def _take(self, until_ms: int, limit: int, taken: KeysView[int]) -> Entries:
         """Take out the next messages of the groups that are awake."""
-        self._looks, self._stopped = FAIR_LOOKS_MAX, False
+        self._looks, self._stopped, self.is_cut = FAIR_LOOKS_MAX, False, False
         if self._root.front is None:
             return NO_ENTRIES
-        if not again:  # else slots are still charged for what was given
-            self._count_used()
         found: list[Entries] = []
         count = 0
         while count < limit and (chosen := self._choose(until_ms, limit - count)):
             rows = self._valid(chosen, taken)
             count += len(rows)
             found.append(rows)
+        if count < limit and self._looks <= 0 and not self._stopped and self._root.front is not None:
+            # Whoever is closed has left its ring. If all that is left was passed over in vain, it waits for the disk,
+            # and what is read brings the next look. Twice, since a level may have begun its round anew meanwhile.
+            self.is_cut = self._in_vain <= 2 * len(self._leaves)
         return joined(found) if found else NO_ENTRIES
 
     def _choose(self, until_ms: int, limit: int) -> list[tuple[Node, int]]:
@@ -462,33 +512,75 @@ class FairQueue:
         self._places += 1
         self._discharge(leaf)
 
-    def _count_used(self) -> None:
-        """Count the slots in use of groups that have a limit: derived from the leases, so that none is lost."""
+    def _begin(self) -> None:
+        """A turn begins: what was chosen in the last one is leased, or was put back."""
+        if self._root.drawn > 0:
+            self._in_vain = 0
         for node in self._counted:
-            node.used = node.drawn = 0
+            node.drawn = 0
+            if node.rests_until == NEVER_US and not self._is_closed(node):
+                self._reopen(node)
         self._counted = []
-        if not self._messages.groups.limited:
-            return
-        leases = self._leases
-        entry, phase = leases.entry[: leases.high], leases.phase[: leases.high]
-        held = entry["group"][phase != Phase.FREE] if is_wide(entry) else np.zeros(0, np.uint32)
-        for number, count in Counter(held.tolist()).items():
-            node = self._root
-            for level in (self._messages.groups.name_of(number) or "").split("."):
-                below = node.child(level)
-                if below is None:
-                    break
-                below.used += count
-                self._counted.append(below)
-                node = below
 
-    def _may_give(self, node: Node, until_ms: int) -> bool:
+    # ------------------------------------------------------------ who is closed
+
+    def _closed_until(self, node: Node) -> int:
+        """Return until when (mono) nothing of a group is given; NEVER_US: until it is opened; 0: it is open."""
         settings = self._settings(node)
-        if settings.paused or (settings.max_unacked and node.used >= settings.max_unacked):
-            return False
-        if settings.rate and not self._rates.has_token(node.name, settings, node.drawn):
-            return False
-        return not node.is_leaf or self._is_known(node, until_ms)
+        if settings.paused:
+            return NEVER_US
+        if settings.max_unacked and self._slots.used(node.name) + node.drawn >= settings.max_unacked:
+            return NEVER_US
+        return self._rates.token_us(node.name, settings, node.drawn) if settings.rate else 0
+
+    def _rest(self, above: Node, node: Node, until_us: int) -> None:
+        """Let a child rest of which nothing is given now."""
+        above.rest(node, until_us)
+        node.left = 0
+        self._begin_turn(above)
+        if until_us == NEVER_US:
+            if self._settings(node).max_unacked:
+                self._slots.watch(node.name)
+        elif until_us > 0:
+            self._token_waits.enter(node)
+
+    def _rouse(self, node: Node) -> None:
+        """Something of a node may be given: it rests no more, and is about to come into the ring or to leave."""
+        assert node.parent is not None
+        if node.rests_until == NEVER_US:
+            self._slots.unwatch(node.name)
+        node.parent.rouse(node)
+
+    def _reopen(self, node: Node) -> None:
+        """A closed node may be open again: its turn comes after all others."""
+        self._rouse(node)
+        self._activate(node)
+
+    def _reopen_freed(self) -> None:
+        """Leases have ended at or below nodes that had no slot."""
+        for name in self._slots.take_freed():
+            node = self._find(name)
+            if node is None or node.rests_until != NEVER_US:
+                continue
+            if self._is_closed(node):
+                self._slots.watch(name)
+            else:
+                self._reopen(node)
+
+    def _reopen_with_tokens(self) -> None:
+        """Nodes have tokens by now; if very many do, the dispatcher looks again at once, as their instant is over."""
+        waits, now_us = self._token_waits, self._rates.now.mono_us
+        for _ in range(FAIR_LOOKS_MAX):
+            if waits.next_us > now_us:
+                break
+            self._reopen(waits.first)
+
+    def _find(self, name: str) -> Node | None:
+        """Return the node of a group or level, if anything of it is ready."""
+        node: Node | None = self._root
+        for level in name.split("."):
+            node = node.child(level) if node is not None else None
+        return node
 
     def _is_known(self, leaf: Node, until_ms: int) -> bool:
         """Whether there is a first place in memory, and nothing that is only on disk may come before it."""
@@ -518,14 +610,21 @@ class FairQueue:
             child = node.front
             if child is None or self._looks <= 0:
                 break
-            leaf = self._next(child, until_ms) if self._may_give(child, until_ms) else None
+            closed_us, leaf = self._closed_until(child), None
+            if not (closed_us or (child.is_leaf and not self._is_known(child, until_ms))):
+                leaf = self._next(child, until_ms)
             if leaf is not None or self._stopped:
                 return leaf
             self._looks -= 1
-            if self._has_more(child):
-                self._pass_on(node)
-            else:
+            if not self._has_more(child):
                 self._leave(node, child)
+            elif closed_us:
+                self._rest(node, child, closed_us)
+            elif not child.is_leaf and child.front is None:
+                self._rest(node, child, UNTIL_ONE_BELOW)
+            else:
+                self._in_vain += 1
+                self._pass_on(node)
         return None
 
     def _pass_on(self, node: Node) -> None:
@@ -555,9 +654,8 @@ class FairQueue:
             node = above
 
     def _count(self, node: Node, given: int) -> None:
-        if not node.used:
+        if not node.drawn:
             self._counted.append(node)
-        node.used += given
         node.drawn += given
 
     def _discharge(self, leaf: Node) -> None:
@@ -578,13 +676,18 @@ class FairQueue:
             if front is not node:
                 if node.in_ring:
                     above.remove(node)
+                elif node.rests_until:
+                    self._rouse(node)
                 above.append_first(node)
             node.left += 1
             node = above
 
     def _leave(self, above: Node, node: Node) -> None:
         """Nothing of a child is ready any more."""
-        above.remove(node)
+        if node.rests_until:
+            self._rouse(node)
+        else:
+            above.remove(node)
         node.left = 0
         self._begin_turn(above)
         above.drop(node)

@@ -3,12 +3,20 @@
 There may be as many groups as messages. So a node holds no more than it needs, and each step costs the same however
 many other groups there are: a ring is linked through its nodes. A group without groups below it is one node. If it has
 groups below it, its own messages take turns with them.
+
+A child that has something ready is in the ring, or it *rests*: nothing of it may be given for a while.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Final
+
+AWAKE: Final = 0
+"""In place of an instant: a node does not rest."""
+UNTIL_ONE_BELOW: Final = -1
+"""In place of an instant: it rests until one of the groups below it, which all rest, is back in its ring."""
 
 
 class Node:
@@ -21,17 +29,18 @@ class Node:
         own: the node of the group's own messages, beside the groups below it; None: nothing.
         children: groups below it, by the last part of their names; None: there are none.
         front: the child whose turn it is, of those that have something ready; None: none has.
-        ring_size: how many children have something ready.
+        ring_size: how many children are in the ring.
         in_ring: whether it is in the ring of its parent.
+        resting: how many children have something ready, and rest.
+        rests_until: (mono, µs) if it rests: until then, or until somebody ends it; AWAKE: it does not.
         left: how many more messages it gets in its turn, which another's may interrupt; 0: it has not begun.
         heap: places of messages that are ready and in memory, where they are its own.
-        used: messages of the group that consumers hold, as far as anybody asks.
-        drawn: those of them that were chosen in this turn, and are not leased yet.
+        drawn: messages of the group that were chosen in this turn, and are not leased yet.
     """
 
     __slots__ = (
         "_after", "_before", "children", "drawn", "front", "heap", "in_ring", "left", "name", "number", "own", "parent",
-        "ring_size", "used",
+        "resting", "rests_until", "ring_size",
     )  # fmt: skip
 
     def __init__(self, name: str, parent: Node | None, number: int = -1) -> None:
@@ -39,11 +48,12 @@ class Node:
         self.own: Node | None = None
         self.children: dict[str, Node] | None = None
         self.front: Node | None = None
-        self.ring_size = 0
+        self.ring_size = self.resting = 0
         self.in_ring = False
+        self.rests_until = AWAKE
         self.left = 0
         self.heap: list[int] | None = None
-        self.used = self.drawn = 0
+        self.drawn = 0
         self._before: Node | None = None
         self._after: Node | None = None
 
@@ -96,7 +106,7 @@ class Node:
         """Let a leaf's own messages take turns with groups below it; returns their node."""
         own = self.own = Node("", self, self.number)
         own.heap, self.heap, self.number = self.heap, None, -1
-        if self.in_ring:
+        if self.in_ring or self.rests_until:
             self.append(own)
             own.left = 1
         return own
@@ -142,13 +152,24 @@ class Node:
         node._before = node._after = None  # a circle would stay until everything is collected
         node.in_ring = False
 
+    def rest(self, node: Node, until_us: int) -> None:
+        """Take a child out of the ring that has something ready."""
+        self.remove(node)
+        node.rests_until = until_us
+        self.resting += 1
+
+    def rouse(self, node: Node) -> None:
+        """A child rests no more; it is not in the ring yet."""
+        node.rests_until = AWAKE
+        self.resting -= 1
+
     def rotate(self) -> None:
         """It is the next child's turn."""
         if self.front is not None:
             self.front = self.front._after
 
     def coming(self, passes: Callable[[Node], bool]) -> Iterator[Node]:
-        """Yield the leaves in the order of their next turns, each once.
+        """Yield the leaves in the order of their next turns, each once; those that rest have none.
 
         Args:
             passes: returns whether a child is passed over.

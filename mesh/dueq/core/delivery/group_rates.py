@@ -23,20 +23,21 @@ class GroupRates:
     """The tokens of the groups of one led partition.
 
     Attributes:
-        next_us: (mono) when the first group has a token that was passed over in this turn; NEVER_US: none was.
+        now: the instant of this turn.
+        next_us: (mono) when the first group has a token that is without one; NEVER_US: none is, as far as was looked.
     """
 
     def __init__(self) -> None:
         self._buckets: dict[str, TokenBucket] = {}
-        self._now = _BEFORE_ALL
+        self.now = _BEFORE_ALL
         self.next_us = NEVER_US
 
     def begin(self, now: Now) -> None:
         """A turn begins."""
-        self._now, self.next_us = now, NEVER_US
+        self.now, self.next_us = now, NEVER_US
 
-    def has_token(self, name: str, settings: GroupSettings, spoken_for: int) -> bool:
-        """Return whether a group that has a rate may be given one more message.
+    def token_us(self, name: str, settings: GroupSettings, spoken_for: int) -> int:
+        """Return when (mono) a group that has a rate may be given one more message; 0: now.
 
         Args:
             name: of the group.
@@ -46,11 +47,8 @@ class GroupRates:
         bucket = self._buckets.get(name)
         if bucket is None:
             bucket = self._buckets[name] = TokenBucket()
-        bucket.configure(settings.rate, settings.burst, self._now)
-        if bucket.available(self._now) > spoken_for:
-            return True
-        self.next_us = min(self.next_us, bucket.next_us(self._now, spoken_for))
-        return False
+        bucket.configure(settings.rate, settings.burst, self.now)
+        return 0 if bucket.available(self.now) > spoken_for else bucket.next_us(self.now, spoken_for)
 
     def spend(self, entries: Entries, groups: GroupTable) -> None:
         """Take tokens for messages that are leased; groups whose rate is gone have no bucket any more."""

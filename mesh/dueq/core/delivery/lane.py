@@ -181,6 +181,7 @@ class Lane:
         self._extending: Counter[int] = Counter()
         self._look_ms = -1
         self._passed = self._pops = 0
+        self._is_cut = False
         self._expired: list[Entries] = []
         # Of LAPSEs that are in the log and not applied yet.
         self._lapsing: set[int] = set()
@@ -502,12 +503,14 @@ class Lane:
     def begin_look(self, mesh_ms: int) -> None:
         """Choose anew what is leased; what has expired by this instant is not."""
         self._look_ms, self._passed, self._pops, self._expired = mesh_ms, 0, 0, []
+        self._is_cut = False
 
     @property
     def is_cut(self) -> bool:
         """Whether this look has passed over as much as one may: the next one finds more."""
         aside = sum(map(len, self._expired))
-        return self._passed >= PASSED_MAX or self._pops >= POPS_MAX or aside >= limits.RECORD_ROWS_MAX
+        is_over = self._passed >= PASSED_MAX or self._pops >= POPS_MAX or aside >= limits.RECORD_ROWS_MAX
+        return is_over or self._is_cut
 
     def take_waiting(self, until_ms: int, limit: int, *, again: bool = False) -> Entries:
         """Take waiting messages out of the queue, to lease them or to put them back.
@@ -525,6 +528,7 @@ class Lane:
         wanted = asked = limit
         while wanted and not self.is_cut:
             entries = self.queue.pop(until_ms, asked, self.leases.slot_of.keys(), again=again)
+            self._is_cut |= self.queue.is_cut
             kept = self._pass_over(entries)
             if len(kept) > wanted:
                 self.queue.put_back(kept[wanted:])

@@ -4,6 +4,7 @@ LEASE applied      proposed leases are granted: pushed when their time comes, un
 EXTEND taken       its leases do not run out while it is on its way; applied, they have their new end
 SETTINGS, GROUP applied    a pause ends what was granted and not pushed
 CANCEL, MOVE       appended, they withhold what was not pushed; applied, what they have not ended is let go
+GROUP applied      what its pause or limits held back may be leased
 LAPSE applied      what had expired is no longer held to be on its end
 ACK, NACK, RELEASE, EXPIRE applied    the leases are gone, and what waits again is in the queue
 """
@@ -61,6 +62,8 @@ class LeaseChanges:
             lane.extended(((record.target_sequence << np.uint64(16)) | record.target_row).tolist())
         elif record.kind == RecordKind.LAPSE:
             lane.lapsed(((record.target_sequence << np.uint64(16)) | record.target_row).tolist())
+        elif record.kind == RecordKind.GROUP:
+            lane.queue.group_changed(record.name)
         if len(applied.leased):
             if record.kind == RecordKind.LEASE:
                 self._granted(lane, applied.leased, record.sequence, now)

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dueq.core.delivery.group_slots import GroupSlots
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries, keys_of
 from dueq.core.state.entry_rows import EntryRows, Slots
 from dueq_codecs.records import U64
@@ -81,6 +82,7 @@ class LeaseTable:
         to_renew: 1 while an older process of its consumer may have it, and it is to come under a new token.
         staged_bytes: bytes of inline payloads that are at hand or being read.
         high: slots from here on were never used.
+        group_slots: counts the leases of each group; None: nobody asks.
     """
 
     def __init__(self) -> None:
@@ -96,6 +98,7 @@ class LeaseTable:
         self.bodies: list[Body | None] = []
         self.staged_bytes = 0
         self.high = 0
+        self.group_slots: GroupSlots | None = None
         self._free: list[int] = []
         self._grow(_CAPACITY_MIN)
 
@@ -142,6 +145,8 @@ class LeaseTable:
         self.act_us[slots] = act_us
         self.to_renew[slots] = 0
         self.slot_of.update(zip(keys_of(entries).tolist(), taken, strict=True))
+        if self.group_slots is not None:
+            self.group_slots.begin(entries)
         return slots
 
     def find(self, keys: U64) -> Slots:
@@ -157,11 +162,13 @@ class LeaseTable:
         return int(self.token[slot]) if slot is not None else 0
 
     def rewrite(self, slots: Slots, entries: Entries) -> None:
-        """Put the entries as they are now."""
+        """Put the entries as they are now; each has the group that it had."""
         self._entries.put(slots, entries)
 
     def remove(self, slots: Slots, keys: Iterable[int]) -> None:
         """Forget leases; `keys` are those of the slots."""
+        if self.group_slots is not None:
+            self.group_slots.end(self.entry.take(slots))
         pop = self.slot_of.pop
         for key in keys:
             pop(key, None)

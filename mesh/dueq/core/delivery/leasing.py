@@ -40,7 +40,7 @@ class Leasing:
 
     Attributes:
         retry_us: (mono) when a refused proposal is made again; NEVER_US: none was refused.
-        is_cut: a record was full: the next tick goes on at once.
+        is_cut: a record was full, or a look has ended before it had seen all: the next tick goes on at once.
         expiry_ms: when the first message that nobody has credit for expires, by mesh time; NEVER_MS: it does not.
         look_us: (mono) what has expired by then is looked for no sooner.
     """

@@ -25,6 +25,7 @@ class PriorityQueue:
     """Places of waiting messages; see `WaitingQueue`."""
 
     guide: Final = None
+    is_cut: Final = False
 
     def __init__(self, messages: HotMessages) -> None:
         self._messages = messages
@@ -58,6 +59,9 @@ class PriorityQueue:
                 self._wake_at(wait_at, rank)
             heappush(heap, place)
         self._places += len(entries)
+
+    def group_changed(self, name: str) -> None:
+        """Nothing here depends on groups."""
 
     def put_back(self, entries: Entries) -> None:
         """Enter messages again that were taken out and not leased: their places say that they are next."""

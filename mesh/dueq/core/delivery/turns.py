@@ -43,8 +43,17 @@ class WaitingQueue(Protocol):
         """Instant at which the first message of any class falls due; NEVER_MS when none waits."""
         ...
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether `pop` has ended before it had looked at all that might be given: the next look goes on."""
+        ...
+
     def add(self, entries: Entries) -> None:
         """Enter waiting messages; those that are in already do no harm."""
+        ...
+
+    def group_changed(self, name: str) -> None:
+        """Something else is set for a group."""
         ...
 
     def put_back(self, entries: Entries) -> None:
