@@ -185,6 +185,8 @@ class Lane:
         self._expired: list[Entries] = []
         # Of LAPSEs that are in the log and not applied yet.
         self._lapsing: set[int] = set()
+        # Leases that their consumers lack, and that wait for the end of a pause of their groups: tokens by slot.
+        self._resting: dict[int, int] = {}
 
     def allowed(self, now: Now) -> int:
         """Return how many messages may be leased now by the topic's rate."""
@@ -598,13 +600,36 @@ class Lane:
         found: Slots = slots[mine]
         return found
 
+    # -------------------------------------------------------------- pauses of groups
+
     def only_open(self, slots: Slots) -> Slots:
-        """Return the leases of these whose groups are not paused; the others are held up."""
+        """Return the leases of these that may be pushed again; those of paused groups wait for something else.
+
+        They wait without their payloads: these would take the room of other groups for as long as the leases last.
+        """
         silent = self.are_silent(self.leases.entry.take(slots))
         if silent is None:
             return slots
-        self.hold_up(slots[silent])
+        resting = slots[silent & (self.leases.phase[slots] == Phase.AGAIN)]
+        self.leases.stay_pushed(resting)
+        self._resting.update(zip(resting.tolist(), self.leases.token[resting].tolist(), strict=True))
         found: Slots = slots[~silent]
+        return found
+
+    def has_after_all(self, slots: Slots) -> None:
+        """Their consumer does not lack these."""
+        if self._resting:
+            for slot in slots.tolist():
+                self._resting.pop(slot, None)
+
+    def take_resting(self) -> Slots:
+        """Something else is set for a group: take the leases out that wait for that."""
+        if not self._resting:
+            return np.zeros(0, np.intp)
+        slots = np.fromiter(self._resting, np.intp, len(self._resting))
+        same = self.leases.same(slots, np.fromiter(self._resting.values(), np.uint64, len(slots)))
+        self._resting.clear()
+        found: Slots = slots[same & (self.leases.phase[slots] == Phase.PUSHED)]
         return found
 
     # -------------------------------------------------------------- jobs

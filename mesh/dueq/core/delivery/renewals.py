@@ -123,7 +123,9 @@ class Renewals:
                     break
                 slots, tokens = slots[rows:], tokens[rows:]
                 rows = ROWS_MAX if triggered else min(lane.allowed(now), ROWS_MAX)
-            if held is not None and len(held):  # their groups are paused
+            if (
+                held is not None and len(held) and self._lanes.get(lane.uid) is lane
+            ):  # their groups are paused
                 self._enter(place, lane, held)
                 self.next_us = min(self.next_us, now.mono_us + ALLOWED_US)
 

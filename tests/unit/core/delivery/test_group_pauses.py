@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dueq.core.delivery.leases import NEVER_US
 from dueq.core.ports.events import Route
 from dueq_codecs.records import Record, RecordKind, RequestRef
 from tests.unit.core.delivery.test_triggered import trigger
-from tests.unit.core.led import ALICE, Stage, at, keys_in, kinds
+from tests.unit.core.led import ALICE, BOB, Stage, at, keys_in, kinds
 
 
 def pause(stage: Stage, ms: float, name: str = "acme", paused: bool = True, commits: bool = True) -> None:
@@ -65,6 +66,65 @@ def test_a_push_that_was_lost_is_not_repeated_before_the_pause_ends() -> None:
     assert stage.run(110) == []
     pause(stage, 200, paused=False)
     assert [keys_in(push) for push in stage.run(210)] == [[key]]
+
+
+def lost(stage: Stage, count: int, size: int) -> list[int]:
+    """Messages of a group were pushed; it is paused, and their consumer attaches again without them."""
+    stage.attach(0, credit=1_000, credit_bytes=64 << 20, lease_ms=600_000)
+    stage.attach(0, BOB, credit=0)
+    keys = stage.insert([10] * count, group="acme", size=size)
+    for ms in (10, 11, 12):
+        stage.run(ms)
+    pause(stage, 15)
+    stage.attach(100, attach=2, credit=1_000, credit_bytes=64 << 20, lease_ms=600_000)
+    stage.run(101)
+    return keys
+
+
+def test_what_waits_for_the_end_of_a_pause_takes_no_room_from_other_groups() -> None:
+    """Its payloads would fill what there is for all, for as long as the leases last."""
+    stage = Stage(kind="fair")
+    keys = lost(stage, 40, 900 << 10)
+    assert stage.leds[1].timeline.leased_count == 40
+    stage.beat(105, BOB, number=2, credit=100)
+    other = stage.insert([110], ms=105, group="other")
+    assert [keys_in(push) for push in stage.run(110)] == [other]
+    pause(stage, 200, paused=False)
+    assert sorted(key for ms in (200, 210, 220) for push in stage.run(ms) for key in keys_in(push)) == keys
+
+
+def test_what_waits_for_the_end_of_a_pause_costs_no_turn_anything() -> None:
+    stage = Stage(kind="fair")
+    lost(stage, 3, 4)
+    [lane] = stage.dispatcher._lanes.values()
+    assert (lane.has_late, lane.leases.staged_bytes) == (False, 0)
+
+
+def test_what_its_consumer_has_after_all_does_not_come_again_when_the_pause_ends() -> None:
+    stage = Stage(kind="fair")
+    keys = lost(stage, 2, 4)
+    token = stage.leds[1].timeline.leased()["token"][0]
+    stage.attach(150, attach=3, credit=1_000, lease_ms=600_000, held=[(1, keys[0], int(token))])
+    stage.run(151)
+    pause(stage, 200, paused=False)
+    assert [keys_in(push) for push in stage.run(210)] == [keys[1:]]
+
+
+def test_nothing_is_renewed_where_the_leadership_has_ended_in_a_pause() -> None:
+    stage = Stage(partitions=2, kind="fair")
+    for led in stage.leds.values():
+        led.append(Record(RecordKind.BARRIER, led.uid, 0, 0, 0, version=2), at(0))
+    stage.commit(0)
+    stage.attach(0, life=1, lease_ms=60_000)
+    stage.insert([10], group="acme")
+    stage.run(10)
+    pause(stage, 15)
+    stage.dispatcher.route_lost(Route(ALICE), None, at(20))  # type: ignore[arg-type]
+    stage.attach(100, life=2, attach=5, route=Route(b"new"), lease_ms=60_000)
+    stage.run(110)
+    stage.dispatcher.unlead(1, at(120))
+    stage.tick(200)
+    assert stage.dispatcher._renewals.next_us == NEVER_US
 
 
 def test_a_newer_process_of_the_name_gets_nothing_before_the_pause_ends() -> None:
