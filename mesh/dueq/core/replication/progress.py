@@ -47,7 +47,7 @@ class Progress:
         told_commit: the commit position last sent.
         assured_commit: the one that is repeated until the follower has answered.
         moved_at_us: (mono) when it last made progress, or was last probed.
-        best, best_store: the most that earlier lives with this disk had acked.
+        best, best_store: the most that this disk had acked before its log counted as unknown.
         untrusted: it holds less than it must, or says that it has nothing: it must leave the ISR, and does not come
             back before it holds that much again.
         reading: a read of old records for it is under way.
@@ -95,9 +95,8 @@ class Progress:
 
     def new_life(self, incarnation: int, store_id: str, log_start: int) -> None:
         """The follower has started again: its log must be verified again."""
-        if store_id == self.store_id:
-            self.best, self.best_store = max(self.best, self.match), store_id
-        else:
+        self._remember()
+        if store_id != self.best_store:
             self.best, self.best_store = -1, store_id
         self.incarnation, self.store_id = incarnation, store_id
         self.match = self.told_commit = self.assured_commit = -1
@@ -105,6 +104,11 @@ class Progress:
         self.reading = False
         self.confirmed_at_us = self.asked_at_us = NEVER_US
         self._become(State.PROBE, log_start)
+
+    def _remember(self) -> None:
+        """What it has acked so far is not known of it any more, but of its disk."""
+        before = self.best if self.best_store == self.store_id else -1
+        self.best, self.best_store = max(before, self.match), self.store_id
 
     def acked(self, sequence: int, log_start: int, now: Now) -> None:
         """It holds more than was known, up to `sequence`."""
@@ -129,6 +133,7 @@ class Progress:
 
     def wiped(self, log_start: int) -> None:
         """It says that it is being filled, and holds nothing."""
+        self._remember()
         self.match = -1
         self._become(State.PROBE, log_start)
 

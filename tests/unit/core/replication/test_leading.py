@@ -170,6 +170,24 @@ def test_a_member_that_lacks_what_it_had_is_not_trusted_again_before_it_has_all_
     assert stage.orders == [], "and stays"
 
 
+def test_a_member_that_is_filled_is_not_trusted_again_before_it_has_all_that_it_had_acked(stage: Stage) -> None:
+    """In the same life, too: what it had acked before it was wiped counts."""
+    leads_level(stage)
+    for _ in range(8):
+        stage.replica.append_own(entry(stage.replica.log.end + 1, 1), stage.now)
+    stage.sync()
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 9)
+    stage.replica.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 0, 0, 0, installing=True), stage.now)
+    stage.acked_by("b3", 1)
+    stage.pass_ms(100, "b2", "b3")
+    assert [order.node.isr for order in stage.orders] == [(B1, B2)]
+    stage.answer(SetOutcome.DONE)
+    stage.acked_by("b3", 9)
+    stage.pass_ms(100, "b2", "b3")
+    assert stage.answer(SetOutcome.DONE).node.isr == (B1, B2, B3)
+
+
 def test_a_level_follower_that_has_started_anew_is_probed_though_nothing_is_to_be_sent(stage: Stage) -> None:
     """Else it would confirm nothing, and consumers would wait until the next record."""
     leads_level(stage)
