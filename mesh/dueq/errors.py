@@ -232,6 +232,9 @@ class OutcomeUnknown(DueqError, TimeoutError):
     def __copy__(self) -> OutcomeUnknown:
         return _with_state(OutcomeUnknown(str(self), self._retry), self)
 
+    def __deepcopy__(self, memo: object) -> OutcomeUnknown:
+        return self.__copy__()  # it stays in this process: with its retry
+
     def __reduce__(self) -> tuple[Any, ...]:
         return OutcomeUnknown, (str(self),), _state(self)
 
@@ -288,6 +291,9 @@ class PartialFailure(DueqError):
 
     def __copy__(self) -> PartialFailure:
         return _with_state(PartialFailure(str(self), self.outcomes, self._retry), self)
+
+    def __deepcopy__(self, memo: object) -> PartialFailure:
+        return _with_state(PartialFailure(str(self), list(self.outcomes), self._retry), self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         retry = None if self._retry is None else _retried_elsewhere

@@ -73,9 +73,12 @@ def test_another_process_cannot_retry_and_says_so(kind: type[OutcomeUnknown | Pa
         taken.retry()
 
 
+@pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("kind", [OutcomeUnknown, PartialFailure])
-def test_a_copy_can_retry(kind: type[OutcomeUnknown | PartialFailure]) -> None:
-    copied = copy.copy(made(kind))
+def test_a_copy_can_retry(
+    kind: type[OutcomeUnknown | PartialFailure], copying: Callable[[DueqError], DueqError]
+) -> None:
+    copied = copying(made(kind))
     assert isinstance(copied, OutcomeUnknown | PartialFailure)
     assert copied.retry() == "repeated"
 

@@ -9,6 +9,7 @@ import pytest
 from dueq import AsyncClient, Client, Consumer, Disconnected
 from dueq.client.aio import consumer as asynchronous
 from dueq.client.sync import consumer as synchronous
+from dueq_codecs.messages import Hello, HelloReply
 from tests.unit.client.fake_broker import FakeBroker
 
 NOBODY = "tcp://127.0.0.1:1"
@@ -63,3 +64,34 @@ def test_who_does_not_wait_opens_it_by_and_by(broker: FakeBroker, name: str | No
         broker.push([b"x"])
         [message] = consumer.receive()
         assert message.payload == b"x"
+
+
+def test_a_broker_that_does_not_know_the_time_yet_is_waited_for(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The life of a name is an instant of the mesh: a worker that polls must not end, since a broker has just begun."""
+    knows, hello = False, broker._hello
+
+    def greeting(message: Hello) -> HelloReply:
+        reply = hello(message)
+        if not knows:
+            reply.received_wall_us = reply.sent_wall_us = 0
+        return reply
+
+    monkeypatch.setattr(broker, "_hello", greeting)
+    with Client(broker.endpoint, timeout=86_400) as client:
+        consumer = client.consumer("departures", name="worker-3")
+        assert consumer.receive(timeout=0.02) == []
+        knows = True
+        while not consumer.attached:
+            assert consumer.receive(timeout=0.02) == []
+
+
+def test_who_asks_once_more_much_later_has_not_asked_all_the_time() -> None:
+    """It hears why no sooner than after the client's default time."""
+    with Client(NOBODY, timeout=0.05) as client:
+        consumer = client.consumer("departures")
+        assert consumer.receive(timeout=0.02) == []
+        consumer._tried_us -= 3_600_000_000
+        consumer._give_up_us -= 3_600_000_000
+        assert consumer.receive(timeout=0.02) == []

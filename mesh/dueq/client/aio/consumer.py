@@ -27,10 +27,11 @@ from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
 from dueq.client.logs import log
 from dueq.client.times import Seconds
-from dueq.errors import ClientClosed, Disconnected, DueqError, InvalidRequest, StaleLease
+from dueq.errors import ClientClosed, DueqError, InvalidRequest, StaleLease, Unavailable
 from dueq_codecs.records import Outcome, RecordKind
 
 CLOSE_S: Final = 5.0
+_NEVER_US: Final = -(1 << 62)
 _OPEN_S: Final = 1.0
 """What a first `receive` gets at least to open the consumer: else one that does not wait would never open it."""
 
@@ -78,7 +79,7 @@ class AsyncConsumer:
         self._opening = Lock()
         self._run_lock = threading.Lock()
         self._runtime: SessionHost | None = None
-        self._give_up_us = 0
+        self._give_up_us, self._tried_us = 0, _NEVER_US
         self._closing: tuple[Call[None], Pending | None, SessionHost] | None = None
         self._closed = False
         self.stopping = False
@@ -114,7 +115,8 @@ class AsyncConsumer:
         Raises:
             TopicNotFound: the topic was deleted.
             Superseded: another process has opened a consumer of this name.
-            Disconnected: the first use, and no broker was reached in the client's default time.
+            Unavailable: the first use, and in the client's default time no broker was reached (Disconnected), or, for a
+                consumer with a name, none that knows the mesh's time.
             ClientClosed: the consumer was closed before.
         """
         number = arguments.count(max_messages, "max_messages", 1, 1 << 31)
@@ -303,13 +305,15 @@ class AsyncConsumer:
         if timeout is None or self._runtime is not None:
             return await self._live(), timeout
         default, begun_us = self._connection.timeout, self._connection.live().mono_us()
-        self._give_up_us = self._give_up_us or begun_us + int(default * 1e6)
+        if begun_us > self._tried_us + int(default * 1e6):
+            self._give_up_us = begun_us + int(default * 1e6)
         try:
             runtime = await self._live(max(timeout, min(_OPEN_S, default)))
-        except Disconnected:
-            if self._connection.live().mono_us() < self._give_up_us:
+        except Unavailable:
+            self._tried_us = self._connection.live().mono_us()
+            if self._tried_us < self._give_up_us:
                 return None
-            self._give_up_us = 0
+            self._tried_us = _NEVER_US
             raise
         return runtime, timeout - (runtime.mono_us() - begun_us) / 1e6
 

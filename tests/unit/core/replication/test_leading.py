@@ -170,7 +170,9 @@ def test_a_member_that_lacks_what_it_had_is_not_trusted_again_before_it_has_all_
     assert stage.orders == [], "and stays"
 
 
-def test_a_member_that_is_filled_is_not_trusted_again_before_it_has_all_that_it_had_acked(stage: Stage) -> None:
+def test_a_member_that_is_filled_is_not_trusted_again_before_it_has_all_that_it_had_acked(
+    stage: Stage,
+) -> None:
     """In the same life, too: what it had acked before it was wiped counts."""
     leads_level(stage)
     for _ in range(8):
