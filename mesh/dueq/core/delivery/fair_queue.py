@@ -401,6 +401,7 @@ class FairQueue:
             above = node.parent
             if node.rests_until:
                 above.rouse(node)
+                node.left = 0
             above.append(node)
             self._begin_turn(above)
             self._in_vain = 0
@@ -502,7 +503,7 @@ class FairQueue:
             if good[at]:
                 self._return(leaf, place)
             else:
-                self._discharge(leaf)
+                self._discharge(self._leaves.get(leaf.number, leaf))
         return rows.take(np.arange(first))
 
     def _return(self, leaf: Node, place: int) -> None:
@@ -534,9 +535,11 @@ class FairQueue:
         return self._rates.token_us(node.name, settings, node.drawn) if settings.rate else 0
 
     def _rest(self, above: Node, node: Node, until_us: int) -> None:
-        """Let a child rest of which nothing is given now."""
+        """Let a child rest of which nothing is given now.
+
+        What is left of its turn counts if a message that was given comes back, and else no more.
+        """
         above.rest(node, until_us)
-        node.left = 0
         self._begin_turn(above)
         if until_us == NEVER_US:
             if self._settings(node).max_unacked:
@@ -554,6 +557,7 @@ class FairQueue:
     def _reopen(self, node: Node) -> None:
         """A closed node may be open again: its turn comes after all others."""
         self._rouse(node)
+        node.left = 0
         self._activate(node)
 
     def _reopen_freed(self) -> None:

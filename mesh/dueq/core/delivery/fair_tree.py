@@ -95,6 +95,8 @@ class Node:
                 node.children = node.children if node.children is not None else {}
                 node.children[level] = child
             node = child
+        if node.own is not None:  # of a group of that name that was forgotten
+            return node.own
         if node.parent is None or node.children:
             node.own = Node("", node, number)
             return node.own

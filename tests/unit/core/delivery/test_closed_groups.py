@@ -10,7 +10,7 @@ import pytest
 from dueq.core.delivery.due_queue import NEVER_MS
 from dueq.core.delivery.fair_tree import Node
 from dueq.core.delivery.leases import NEVER_US, Phase
-from dueq.core.ports.entry import NO_ENTRIES, joined
+from dueq.core.ports.entry import NO_ENTRIES, Entries, joined
 from dueq.limits import FAIR_LOOKS_MAX, FAIR_WAKES_MAX
 from dueq_codecs.groups import GroupSettings
 from dueq_codecs.messages import Push
@@ -44,6 +44,9 @@ class Watched(Story):
     def _look(self, node: Node) -> int:
         self.looks += 1
         return self._closed_until(node)
+
+    def name_of(self, row: Entries) -> str:
+        return self.groups.name_of(int(row["group"][0])) or "-"
 
     def pop_at(self, ms: float, count: int = 1) -> str:
         """Take messages out at an instant, lease them, and pay for them."""
@@ -171,6 +174,18 @@ def test_a_group_that_was_found_closed_by_what_is_put_back_has_its_turn_next(kin
     assert len(found) == 4
     story.queue.put_back(found)
     assert story.pop_at(0, 2) == "a b"
+
+
+def test_a_turn_that_ended_because_a_group_was_closed_goes_on_where_it_was() -> None:
+    """Else a group that is given its turns back would have two of them as one."""
+    story = Watched(a=GroupSettings(weight=2, max_unacked=3))
+    story.wait("a", 9)
+    story.wait("b", 9)
+    found = story.queue.pop(NOW, 6, story.leases.slot_of.keys())
+    assert "".join(story.name_of(row) for row in np.split(found, 6)) == "aababb"
+    story.leases.add(found[:1], 1, 7, Phase.PROPOSED, NEVER_US)
+    story.queue.put_back(found[1:])
+    assert story.pop_at(0, 3) == "a b a"
 
 
 def test_a_closed_group_of_which_nothing_is_left_is_forgotten() -> None:

@@ -396,6 +396,16 @@ def test_a_group_gets_its_turn_back_when_its_message_is_gone() -> None:
     assert len(story.queue) == 0
 
 
+def test_a_group_gets_its_turn_back_though_all_that_it_has_left_was_chosen_after_it() -> None:
+    """Its node has left the tree and come again meanwhile."""
+    story = Story()
+    (gone,) = story.wait("a")
+    story.wait("a", 2)
+    story.wait("b", 4)
+    del story.entries[gone]
+    assert story.pop(9) == "a b a b b b"
+
+
 def test_a_turn_that_a_message_which_is_gone_has_interrupted_goes_on_where_it_was() -> None:
     """Else the others of its level would wait for more than one turn of this group."""
     story = Story(a=GroupSettings(weight=4))
@@ -660,3 +670,15 @@ def test_a_group_that_is_forgotten_and_comes_again_leaves_no_leaf_behind() -> No
         story.groups.expire(0, NOW)
     assert story.pop(9) == ""
     assert not story.queue._leaves
+
+
+def test_a_group_that_is_forgotten_and_comes_again_beside_those_below_it_leaves_no_node_behind() -> None:
+    story = Story()
+    story.wait("a.b")
+    [key] = story.wait("a")
+    assert story.pop(1) == "a.b"
+    story.groups.count(story.entries.pop(key), -1, 0)
+    story.groups.expire(0, 0)
+    story.wait("a")
+    assert story.pop(9) == "a"
+    assert (story.pop(9), story.queue._leaves, story.queue._root.children) == ("", {}, {})
