@@ -25,7 +25,8 @@ class NaiveRecurrence:
 
     Attributes:
         ticks: tick -> key of its message, of all ticks that have one.
-        coming: those of them that may be taken back, with the instant at which the message begins to wait.
+        coming: those of them that may be taken back, or that others are before which are still to have messages; with
+            the instant at which the message begins to wait.
     """
 
     number: int
@@ -97,7 +98,9 @@ class NaiveRecurrences:
 
     @staticmethod
     def _come(known: NaiveRecurrence, stamp: int) -> None:
-        known.coming = {tick: first for tick, first in known.coming.items() if first > stamp}
+        known.coming = {
+            tick: first for tick, first in known.coming.items() if first > stamp or 0 < known.next <= tick
+        }
 
     def fire(self, record: Record, at: int) -> tuple[Outcome, bool]:
         """Move a recurrence on; returns the outcome, and whether the row's message is new."""

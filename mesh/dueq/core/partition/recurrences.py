@@ -310,8 +310,9 @@ class Recurrences:
 
     def _waits_until_ms(self, recurrence: Recurrence, terms: Terms, now_ms: int) -> int:
         """Return when a recurrence can be decided about: a message that is unfinished now may not be at the tick."""
-        if len(recurrence.fired) >= limits.FIRED_AHEAD_MAX and recurrence.fired[0].first > now_ms:
-            return recurrence.fired[0].first
+        coming = _coming(recurrence, now_ms)
+        if len(coming) >= limits.FIRED_AHEAD_MAX:
+            return coming[0].first
         if terms.overlap == "skip" and recurrence.unfinished and recurrence.next > now_ms:
             self._blocked[recurrence.number] = None
             return recurrence.next

@@ -124,6 +124,26 @@ def test_ticks_that_were_taken_back_have_messages_again_though_a_later_one_has_k
     assert (recurrence.past, [fired.tick for fired in recurrence.fired]) == (ticks[1], ticks[2:])
 
 
+def test_ticks_that_were_taken_back_come_though_the_instant_of_a_later_message_has_come(
+    table: RecurrenceTable,
+) -> None:
+    """Nobody led for a while: what is made up for is not lost for the one message that could not be taken back."""
+    ticks = [NOON + at * SECOND for at in range(4)]
+    for at, tick in enumerate(ticks):
+        assert brings(table, fire(tick, tick + SECOND, sequence=20 + at, stamp=NOON - SECOND))
+    named = [(20 + at, 0) for at in range(4)]
+    found = outcomes(*[Outcome.DONE] * 3, Outcome.NOT_FOUND)
+    table.act(act(RESUME, NOON, *named, stamp=NOON - SECOND), found)
+    late = NOON + 60 * SECOND
+    for at, tick in enumerate(ticks[:3]):
+        assert brings(table, fire(tick, tick + SECOND, sequence=40 + at, stamp=late))
+    assert not brings(table, fire(ticks[3], ticks[3] + SECOND, sequence=44, stamp=late))
+    table.fire(fire(ticks[3], ticks[3] + SECOND, 0, sequence=45, stamp=late), None)
+    assert brings(table, fire(ticks[3] + SECOND, ticks[3] + 2 * SECOND, sequence=46, stamp=late))
+    recurrence = table.by_number[NUMBER]
+    assert (recurrence.past, recurrence.messages) == (ticks[3], 5)
+
+
 def test_what_was_deleted_fires_no_more_and_what_is_made_again_is_another(table: RecurrenceTable) -> None:
     table.changed_rows()
     table.act(act(DELETE, 0), NO_U8)
