@@ -18,7 +18,7 @@ from dueq import AsyncClient, Outcome, limits
 from dueq.client import pulls
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.pulls import Lease
-from dueq.errors import Busy, DueqError, MessageNotFound, Superseded
+from dueq.errors import Busy, DueqError, InvalidRequest, MessageNotFound, Superseded, TopicNotFound
 from dueq.gateway.receiving import Receiving
 
 _ASK_S: Final = 1.0
@@ -27,6 +27,8 @@ _ASK_S_MAX: Final = 16.0
 """… up to this."""
 _ASKED_FOR: Final = 8
 """Messages that it asks for at once."""
+_UNANSWERED_S: Final = 5.0
+"""How long a stream does not ask again about a message of which it has heard nothing."""
 _AGAIN_S: Final = 1.0
 """How long a stream waits for what it asks about its messages, and when the mesh cannot answer."""
 
@@ -146,6 +148,11 @@ class Flow:
         self._flows.closed(self)
 
     @property
+    def excess(self) -> int:
+        """How many messages it has out beyond its credit, which was lowered meanwhile."""
+        return max(-self._room, 0)
+
+    @property
     def _room(self) -> int:
         return self._credit - len(self.out)
 
@@ -201,33 +208,33 @@ class Flow:
 
     async def _ask(self) -> None:
         """Ask about the oldest messages: another gateway may have settled them."""
-        asked = list(self.out)[:_ASKED_FOR]
-        if await self._look(asked):
-            for message_id in asked:
-                if (out := self.out.pop(message_id, None)) is not None:
-                    self.out[message_id] = out  # others are asked for next
+        await self._look(list(self.out)[:_ASKED_FOR])
 
     async def _forget_ended(self) -> None:
-        """Forget messages whose leases are over; those that another gateway has extended are the client's still."""
+        """Forget messages whose leases are over; those that another gateway has extended are the client's still.
+
+        Where one has no answer the stream goes on: there may be others that can be delivered meanwhile.
+        """
         while ended := [message_id for message_id, out in self.out.items() if out.until <= self._loop.time()]:
             if not await self._look(ended[:_ASKED_FOR]):
-                for message_id in ended:
-                    if (out := self.out.get(message_id)) is not None:
-                        out.until = self._loop.time() + _AGAIN_S
                 return
 
     async def _look(self, asked: Sequence[str]) -> bool:
-        """Ask how long the leases of messages last, and forget those that are over; False: there is no answer."""
+        """Ask how long the leases of messages last, and forget those that are over; returns whether all have answers.
+
+        One that has none takes credit, and is asked for again after all others.
+        """
         before = [self.out[message_id] for message_id in asked]
         ends = await asyncio.gather(
             *(self._end_of(message_id, out.token) for message_id, out in zip(asked, before, strict=True))
         )
         now = self._loop.time()
         for message_id, out, until in zip(asked, before, ends, strict=True):
-            if until is None or self.out.get(message_id) is not out:
+            if self.out.get(message_id) is not out:
                 continue
-            out.until = until
-            if until <= now:
+            self.out[message_id] = self.out.pop(message_id)  # others are asked for next
+            out.until = max(out.until, now + _UNANSWERED_S) if until is None else until
+            if until is not None and until <= now:
                 self.over(message_id)
         return None not in ends
 
@@ -236,7 +243,11 @@ class Flow:
         try:
             found = await self._flows.client.get(self.topic, message_id, timeout=_AGAIN_S)
             mesh_us = await self._flows.client.connection.clock(False, None)
-        except MessageNotFound:
+        except (
+            MessageNotFound,
+            TopicNotFound,
+            InvalidRequest,
+        ):  # it is gone with its topic, or its topic is another
             return 0.0
         except DueqError:
             return None

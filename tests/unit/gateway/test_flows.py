@@ -15,7 +15,7 @@ pytest.importorskip("fastapi")
 
 from dueq import Outcome
 from dueq.client.pulls import Lease
-from dueq.errors import MessageNotFound, Unavailable
+from dueq.errors import DueqError, InvalidRequest, MessageNotFound, TopicNotFound, Unavailable
 from dueq.gateway import flows
 from dueq.gateway.flows import Flow, Flows
 from dueq.gateway.service import Service
@@ -157,7 +157,7 @@ def test_leases_that_were_settled_here_are_not_asked_about() -> None:
 
 
 def test_while_the_mesh_does_not_answer_a_lease_takes_credit() -> None:
-    """It is asked about a few of those that may be over, not about all of them."""
+    """Each is asked about once in a while."""
 
     async def story(mesh: Mesh) -> None:
         flow = mesh.open(credit=20)
@@ -165,7 +165,7 @@ def test_while_the_mesh_does_not_answer_a_lease_takes_credit() -> None:
         flow.sent([delivered(str(number)) for number in range(20)])
         coming = asyncio.create_task(flow.more())
         await turns()
-        assert (len(mesh.asked), mesh.taking.empty()) == (8, True)
+        assert (sorted(mesh.asked, key=int), mesh.taking.empty()) == (list(map(str, range(20))), True)
         mesh.flows.settled("t", [("3", 7)], [Outcome.DONE], None)
         assert await mesh.taking.get() == (1, [])
         coming.cancel()
@@ -173,7 +173,55 @@ def test_while_the_mesh_does_not_answer_a_lease_takes_credit() -> None:
     run(story)
 
 
+def test_messages_without_an_answer_hold_up_no_others() -> None:
+    """One partition has no leader: what is over elsewhere gives its credit back."""
+
+    async def story(mesh: Mesh) -> None:
+        flow = mesh.open(credit=40)
+        mesh.leased.update(dict.fromkeys(map(str, range(8)), (7, None)))
+        flow.sent([delivered(str(number)) for number in range(40)])
+        coming = asyncio.create_task(flow.more())
+        most, _ = await mesh.taking.get()
+        while most < 32:  # it takes what there is room for, and goes on to ask
+            mesh.ready.put_nowait([])
+            most, _ = await mesh.taking.get()
+        assert (most, sorted(flow.out)) == (32, list(map(str, range(8))))
+        coming.cancel()
+
+    run(story)
+
+
+@pytest.mark.parametrize("gone", [TopicNotFound("t"), InvalidRequest("partition 1 is not one of topic t")])
+def test_messages_of_a_topic_that_is_gone_take_no_credit(gone: DueqError) -> None:
+    """It may be there again, under the same name: the stream would wait for ever."""
+
+    class Gone(Mesh):
+        async def get(self, _topic: str, message_id: str, timeout: float) -> Any:
+            raise gone
+
+    async def story() -> None:
+        mesh = Gone()
+        flow = mesh.open(credit=1)
+        flow.sent([delivered("a")])
+        coming = asyncio.create_task(flow.more())
+        assert await mesh.taking.get() == (1, [])
+        coming.cancel()
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
 # ---------------------------------------------------------------- credit
+
+
+def test_it_has_too_many_out_once_its_credit_is_lower() -> None:
+    async def story(mesh: Mesh) -> None:
+        flow = mesh.open(credit=5)
+        flow.sent([delivered(str(number), lease=30.0) for number in range(5)])
+        assert flow.excess == 0
+        flow.give(2)
+        assert flow.excess == 3
+
+    run(story)
 
 
 @pytest.mark.parametrize("name", [None, "me"])

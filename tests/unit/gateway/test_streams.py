@@ -377,3 +377,23 @@ def test_the_ref_of_a_command_comes_back_though_the_command_is_none(command: str
     asyncio.run(run())
     [answer] = map(json.loads, said)
     assert (answer["type"], answer.get("ref")) == ("credit" if ref == "" else "problem", ref)
+
+
+def test_messages_at_hand_go_back_when_there_is_no_credit_for_them_any_more() -> None:
+    """After the answer to a credit of 0 nothing more comes."""
+
+    async def run() -> None:
+        mesh: Any = Mesh()
+        flow = mesh.flows.open("t", None, timedelta(seconds=30), 3)
+        told = list[str]()
+
+        async def tell(document: dict[str, Any]) -> None:
+            told.append(document["id"])
+            flow.give(0)
+
+        gone = asyncio.create_task(asyncio.Event().wait())
+        await stream._hand_over(flow, [delivered(name) for name in "abc"], gone, tell)  # type: ignore[arg-type]
+        assert (told, sorted(mesh.released), list(flow.out)) == (["a"], ["b", "c"], ["a"])
+        gone.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), 30))

@@ -260,12 +260,18 @@ async def _hand_over(
     gone: asyncio.Task[None],
     tell: Callable[[dict[str, Any]], Awaitable[None]],
 ) -> None:
-    """Send messages one by one, no faster than the client takes them; those that do not leave go back."""
+    """Send messages one by one, no faster than the client takes them; those that do not leave go back.
+
+    So do those for which there is no credit any more.
+    """
     flow.sent(messages)
     left = deque(messages)
     try:
         await asyncio.sleep(0)  # the server may know already that the client is gone: then `gone` is done now
         while left and not gone.done():
+            if flow.excess:
+                flow.unsent([left.pop() for _ in range(min(flow.excess, len(left)))])
+                continue
             if left[0].lease <= 0:
                 flow.unsent([left.popleft()])
                 continue
