@@ -242,6 +242,7 @@ class Webhooks:
     def _leave(self, key: _Key) -> None:
         """Serve an endpoint no more; requests under way end in their own time, unless the gateway ends."""
         worker = self._workers.pop(key)
+        worker.leave()
         task = asyncio.create_task(worker.stop())
         self._stopping[task] = worker
         task.add_done_callback(self._stopping.pop)

@@ -40,6 +40,10 @@ _PUT_BACK_S: Final = 1.0
 """How long a message waits at least that was given back unsent."""
 _HELD_S: Final = 5.0
 """Longest time for that in a pause: its topic keeps messages longer, and lets them go when somebody ends the pause."""
+_SIFTED_MAX: Final = 256
+"""Credit for messages that a filter may not want: they wait for a look at what the filter is by now."""
+_BLIND_S: Final = 30.0
+"""How long they wait where such looks fail: each time they are leased costs the mesh two records."""
 _UNSETTLED_MIN: Final = 2
 """Least credit beside what may be under way: for acks that are not confirmed yet."""
 
@@ -71,6 +75,7 @@ class Worker:
         # How often the lease of a message that waits for a slot is renewed: for longer than a request may take.
         self._renewals = math.ceil(self._timeout_s / (_SPARE_S - _MARGIN_S)) + 1
         self._window = Window(endpoint.document["in_flight"])
+        self._sifted_most = _SIFTED_MAX if endpoint.document["filter"] else 0
         counters.window, counters.held_until_ms = self._window.limit, 0
         self._slot = asyncio.Event()
         self._share = room.share(self._slot.set)
@@ -84,6 +89,8 @@ class Worker:
         self._paused_ms = 0
         # Until when the topic is to be paused, as the receiver has asked last, Unix ms.
         self._asked_ms = 0
+        # Until when it was paused for that, Unix ms, and when that was answered, by the loop's clock.
+        self._told_ms, self._told_s = 0, 0.0
         self._holding: asyncio.Task[None] | None = None
         # When the last look began that found the endpoint as it is served here, by the loop's clock.
         self._looked_s = 0.0
@@ -115,7 +122,9 @@ class Worker:
         counters = self.counters
         if not endpoint.paused or endpoint.paused_until_ms:
             until_ms = endpoint.paused_until_ms if endpoint.paused else 0
-            told = counters.held_until_ms <= self._pause_ends_ms
+            told = counters.held_until_ms <= max(
+                self._pause_ends_ms, self._told_ms if began_s > self._told_s else 0
+            )
             counters.held_until_ms = until_ms if told else max(counters.held_until_ms, until_ms)
         ends_ms = (endpoint.paused_until_ms or _NEVER_MS) if endpoint.paused else 0
         if ends_ms == _NEVER_MS and self._pause_ends_ms != _NEVER_MS:
@@ -130,16 +139,20 @@ class Worker:
         self._look.set()
         self._look = asyncio.Event()
 
+    def leave(self) -> None:
+        """Begin no more requests, and leave the counters to another worker."""
+        if not self._stopping:
+            self._stopping = True
+            self._slot.set()
+            self._running.cancel()
+
     async def stop(self, drain_s: float | None = None) -> None:
         """Begin no more requests, give back what was not sent, and let those under way end.
 
         Args:
             drain_s: seconds until they are given up, also if it stops already; None: each has a time-out of its own.
         """
-        if not self._stopping:
-            self._stopping = True
-            self._slot.set()
-            self._running.cancel()
+        self.leave()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=drain_s)
         for task in self._tasks:
@@ -153,7 +166,7 @@ class Worker:
         consumer = self._client.consumer(
             self.endpoint.topic,
             self._timeout_s + _SPARE_S,
-            self._window.most + max(self._window.most // 2, _UNSETTLED_MIN),
+            self._window.most + max(self._window.most // 2, _UNSETTLED_MIN) + self._sifted_most,
             credit_bytes=limits.WEBHOOK_CREDIT_BYTES,
             on_lease_lost=self._lease_lost,
             detached=True,
@@ -241,6 +254,9 @@ class Worker:
         if self._looked_s > came_s:
             self.counters.filtered += 1
             await message.ack(reason=FILTERED)
+        elif self._blind:
+            self.counters.put_back += 1
+            await self._end(message, "release", delay=_BLIND_S)
         else:
             await self._give_back(message)
 
@@ -404,6 +420,7 @@ class Worker:
                 log.warning("endpoint.not_held", endpoint=self.endpoint.name, error=str(error))
                 return
             if done is not None:
+                self._told_ms, self._told_s = held_ms, asyncio.get_running_loop().time()
                 log.info("endpoint.held", endpoint=self.endpoint.name, until_ms=held_ms)
 
     async def _disable(self, reason: str) -> None:

@@ -51,9 +51,9 @@ def test_what_the_filter_does_not_want_waits_while_nobody_can_say_whether_it_is_
         await stage.looks.get()
         assert await stage.settled.get() == ("m1", "release", 1.0), "its lease ends soon"
         stage.worker.unseen()
-        assert await stage.settled.get() == ("m0", "release", 1.0)
+        assert await stage.settled.get() == ("m0", "release", 30.0), "each lease costs the mesh two records"
         stage.come(2, kind="other")
-        assert await stage.settled.get() == ("m2", "release", 1.0)
+        assert await stage.settled.get() == ("m2", "release", 30.0)
         stage.come(3, kind="invoice")
         assert await stage.begun.get() == "m3", "others do not"
         stage.seen(stage.endpoint, now_s())

@@ -103,6 +103,25 @@ def test_whoever_resumes_the_topic_ends_the_pause_here_too() -> None:
     play(story)
 
 
+def test_a_pause_that_the_topic_was_told_of_ends_with_it_though_no_look_has_seen_it() -> None:
+    """Somebody resumes the topic at once."""
+
+    async def story() -> None:
+        stage = Stage()
+        stage.come(0)
+        stage.answer("m0", 429, "3600")
+        await stage.settled.get()
+        while stage.worker._told_ms != stage.counters.held_until_ms:
+            await asyncio.sleep(0)
+        stage.seen(StoredEndpoint("bills", 9, False, 0, stage.endpoint.document))
+        assert stage.counters.held_until_ms, "this look had begun before"
+        stage.seen(StoredEndpoint("bills", 9, False, 0, stage.endpoint.document), now_s() + 1)
+        assert not stage.counters.held_until_ms
+        await stage.worker.stop(0)
+
+    play(story)
+
+
 def test_the_end_of_a_pause_ends_no_longer_one_that_a_receiver_has_asked_for_since() -> None:
     async def story() -> None:
         stage = Stage()
