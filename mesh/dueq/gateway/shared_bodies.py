@@ -6,6 +6,7 @@ body that was put, and all keep it anew when it is named: if one does not, nothi
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Callable
@@ -67,6 +68,7 @@ class Bodies:
         self._connection, self._clock_us = connection, clock_us
         self._kept: OrderedDict[tuple[str, bytes], _Known] = OrderedDict()
         self._counted: OrderedDict[str, _Known] = OrderedDict()
+        self._counting: dict[str, asyncio.Task[int]] = {}
 
     async def put(self, topic: str, data: bytes) -> SharedBody:
         """Have every partition keep these bytes.
@@ -113,6 +115,13 @@ class Bodies:
         counted = self._counted.get(topic)
         if counted is not None and self._clock_us() - counted.at_us < _COUNT_AGAIN_US:
             return counted.partitions
+        counting = self._counting.get(topic)
+        if counting is None:
+            counting = self._counting[topic] = asyncio.create_task(self._count(topic))
+            counting.add_done_callback(lambda _: self._counting.pop(topic))
+        return await asyncio.shield(counting)
+
+    async def _count(self, topic: str) -> int:
         count = await self._connection.run(calls.partition_count(topic), None)
         _put(self._counted, topic, _Known(self._clock_us(), count))
         return count
