@@ -235,9 +235,12 @@ class Topics:
         return None
 
     def _other_endpoints(self, topic: Topic, settings: TopicSettings) -> Refusal | None:
-        """Say which endpoint of another topic is in the way of one; None: none is."""
+        """Say which endpoint of another topic is in the way of a new one, or of a new name; None: none is."""
         if settings.endpoint is None:
             return None
+        before = topic.settings.endpoint
+        if before is not None and before["name"] == settings.endpoint["name"]:
+            return None  # if two have come to one name at once, each can still be changed
         others = {
             other.settings.endpoint["name"]: name
             for name, other in self.by_name.items()

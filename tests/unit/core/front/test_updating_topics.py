@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -171,3 +172,28 @@ def test_a_broker_that_is_not_registered_just_now_adds_no_partitions() -> None:
     core.step([RegistrationsSeen(others)], NOW)
     assert answered(asked(core, "{}", partitions=4)).code == Code.COORDINATOR_UNAVAILABLE
     assert ordered(asked(core)).added == ()
+
+
+def endpoint(disabled: str = "", name: str = "hook") -> dict[str, object]:
+    return {
+        "name": name, "version": 1, "url": "https://example.com/hook", "timeout_ms": 15_000, "in_flight": 64,
+        "headers": {}, "filter": {}, "disabled": disabled, "targets": False,
+        "secrets": [["whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", 0]],
+    }  # fmt: skip
+
+
+def test_a_new_endpoint_has_a_name_of_its_own_and_one_of_two_that_share_a_name_can_be_changed() -> None:
+    """Two may have come to one name at once: a receiver that is gone must be left alone all the same."""
+    core = broker()
+    known = core._topics.by_name["t"]
+    others = {
+        name: replace(known, name=name, settings=SETTINGS.changed({"endpoint": endpoint()}, "a" * 32))
+        for name in ("t", "other")
+    }
+    core.step([TopicsSeen({"t": known, "other": others["other"]}, frozenset())], NOW)
+    reply = answered(asked(core, json.dumps({"endpoint": endpoint()})))
+    assert (reply.code, "is of topic 'other'" in reply.text) == (Code.INVALID_REQUEST, True)
+    core.step([TopicsSeen(others, frozenset())], NOW)
+    order = ordered(asked(core, json.dumps({"endpoint": endpoint("HTTP 410")}), version=2))
+    assert order.settings.endpoint is not None
+    assert order.settings.endpoint["disabled"] == "HTTP 410"
