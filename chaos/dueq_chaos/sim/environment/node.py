@@ -94,6 +94,9 @@ class Node:
         self.log_retain_bytes = limits.LOG_RETAIN_BYTES
         self.paused = False
         self.pauses = 0
+        self._naps: list[
+            tuple[int, int]
+        ] = []  # from when until when it stood still, by the clock of the world
         self.failures: list[Exception] = []
         self.logs: list[Log] = []
         self._session: Session | None = None
@@ -200,6 +203,7 @@ class Node:
         """The process stands still (SIGSTOP, a long collection) while the world goes on."""
         self.paused = True
         self.pauses += 1
+        self._naps.append((self._world.now_us, self._world.now_us + for_us))
         if self._session is not None:
             self._coordinator.fell_asleep(self._session)
         life = self.incarnation
@@ -210,6 +214,11 @@ class Node:
                 self.resume()
 
         self._world.after(for_us, wake)
+
+    def slept_us(self, since_us: int) -> int:
+        """How long it has stood still since an instant of the world: its consumers' sessions last that much longer."""
+        now_us = self._world.now_us
+        return sum(max(min(until_us, now_us) - max(from_us, since_us), 0) for from_us, until_us in self._naps)
 
     def resume(self) -> None:
         """It goes on; what has come meanwhile lies with the kernel, and may be read only after its first turn."""

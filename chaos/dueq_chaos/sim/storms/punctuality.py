@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
+from dueq import limits
 from dueq.core.ports.entry import is_full
 from dueq_chaos.sim.environment.mesh import SimMesh
 from dueq_chaos.sim.judging.history import name_of
@@ -64,13 +65,22 @@ def unreceived(mesh: SimMesh, ledger: Ledger, consumers: list[ConsumingUser]) ->
             topic = topic_of[uid]
             if topic.settings.paused or mesh.silences.held_up(topic.name, given.stamp * 1000):
                 continue  # it is not pushed; or less than half of the lease may be left by now
-            since_ms = now_ms - max(given.stamp, int(entry["due"]), user.served_by_ms)
+            since_ms = now_ms - max(given.stamp, int(entry["due"]), _served_by_ms(mesh, uid, user))
             if since_ms > _ARRIVES_MS:
                 wrong.append(
                     f"{name_of(key)}: leased to {user.client.name} under token {token} since {since_ms} ms,"
                     " and never received"
                 )
     return wrong
+
+
+def _served_by_ms(mesh: SimMesh, uid: int, user: ConsumingUser) -> int:
+    """Until when a leader may wait for an earlier process of a name: sessions last longer by as much as it slept."""
+    _, node = mesh.coordinator.nodes[uid]
+    if not user.served_by_ms or node.leader not in mesh.nodes:
+        return user.served_by_ms
+    ago_us = mesh.world.wall_us - (user.served_by_ms - 2 * limits.CONSUMER_SESSION_MS) * 1000
+    return user.served_by_ms + mesh.nodes[node.leader].slept_us(mesh.world.now_us - ago_us) // 1000
 
 
 def late(mesh: SimMesh, workload: Workload) -> list[str]:
