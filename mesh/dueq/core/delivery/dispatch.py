@@ -413,13 +413,13 @@ class TopicDispatcher:
                 best_us = min(
                     best_us, now.mono_us + self._look_again_us(lane, pushes, near and have_credit, now)
                 )
-            wake_ms = head_ms - self._look_ahead_ms if have_credit else head_ms
             # Without credit it begins to wait at that instant, and consumers are told.
-            if mesh_ms < wake_ms < soonest_ms:
-                soonest_ms = wake_ms
-            for at_ms in (wake_ms, lane.next_unprepared_ms):
-                if mesh_ms < at_ms < other_ms:
-                    other_ms = at_ms
+            ahead_ms = self._look_ahead_ms if have_credit else 0
+            for wake_ms in (head_ms - ahead_ms, lane.queue.later_ms - ahead_ms):
+                if mesh_ms < wake_ms:
+                    soonest_ms, other_ms = min(soonest_ms, wake_ms), min(other_ms, wake_ms)
+            if mesh_ms < lane.next_unprepared_ms < other_ms:
+                other_ms = lane.next_unprepared_ms
         self._tick_us = min(best_us, now.mono_us + TICK_US, now.mono_us + other_ms * 1000 - mesh_us)
         if self._left_due:
             return now.mono_us

@@ -50,6 +50,7 @@ class DueQueue:
     __slots__ = ("_heap", "_rows", "_sorted")
     guide: Final = None
     is_cut: Final = False
+    later_ms: Final = NEVER_MS
 
     def __init__(self, rows: Callable[[U64], Entries]) -> None:
         self._rows = rows

@@ -107,6 +107,11 @@ class FairQueue:
             return self._ready_ms
         return self._alarms[0] >> _NUMBER_BITS if self._alarms else NEVER_MS
 
+    @property
+    def later_ms(self) -> int:
+        """Instant at which a group wakes next; NEVER_MS when none sleeps."""
+        return self._alarms[0] >> _NUMBER_BITS if self._alarms else NEVER_MS
+
     def add(self, entries: Entries) -> None:
         """Enter waiting messages; those that are in already do no harm."""
         columns = group_classes(entries).tolist(), entries["wait_at"].tolist(), keys_of(entries).tolist()
@@ -172,8 +177,10 @@ class FairQueue:
         self._sleeping.clear()
         self._places = self._ready = 0
         self.add(entries)
-        # Who rests is not looked at, so nothing else finds out that it has nothing any more.
-        self._leave_empty([leaf for leaf in self._leaves.values() if leaf.rests_until])
+        # Who rests, or is below one that does, is not looked at: nothing else finds out that it has nothing any more.
+        self._leave_empty(
+            [leaf for leaf in self._leaves.values() if any(node.rests_until for node in leaf.path())]
+        )
         self._trim_alarms()
 
     def go_back(self, entries: Entries, until_ms: int) -> None:

@@ -616,8 +616,8 @@ class Lane:
         found: Slots = slots[~silent]
         return found
 
-    def has_after_all(self, slots: Slots) -> None:
-        """Their consumer does not lack these."""
+    def stop_resting(self, slots: Slots) -> None:
+        """Their consumer does not lack these, or is to have them under new tokens."""
         if self._resting:
             for slot in slots.tolist():
                 self._resting.pop(slot, None)

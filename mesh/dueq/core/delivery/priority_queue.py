@@ -26,6 +26,7 @@ class PriorityQueue:
 
     guide: Final = None
     is_cut: Final = False
+    later_ms: Final = NEVER_MS
 
     def __init__(self, messages: HotMessages) -> None:
         self._messages = messages

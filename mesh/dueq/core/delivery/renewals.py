@@ -57,6 +57,7 @@ class Renewals:
             return
         # The older process may have lacked some: under their old tokens they come no more.
         lane.leases.stay_pushed(slots)
+        lane.stop_resting(slots)
         lane.leases.to_renew[slots] = 1
         owner, triggered = int(lane.leases.owner[slots[0]]), are_triggered(lane.leases.entry.take(slots))
         for place, some in (

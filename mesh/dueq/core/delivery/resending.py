@@ -94,7 +94,7 @@ class Resending:
             ]
             missing = np.array(lacks, np.bool_)
             leases.stay_pushed(pushed[~missing])
-            lane.has_after_all(pushed[~missing])
+            lane.stop_resting(pushed[~missing])
             lacking(lane, pushed[missing])
             granted = slots[phase == Phase.GRANTED]
             self._stager.send_ahead(lane, granted, leases.entry.take(granted))

@@ -44,6 +44,11 @@ class WaitingQueue(Protocol):
         ...
 
     @property
+    def later_ms(self) -> int:
+        """Instant at which something falls due beside what is due and may not be given now; NEVER_MS: nothing does."""
+        ...
+
+    @property
     def is_cut(self) -> bool:
         """Whether `pop` has ended before it had looked at all that might be given: the next look goes on."""
         ...

@@ -60,7 +60,7 @@ def _shown(partition: Partition, recurrence: Recurrence, now_ms: int) -> dict[st
         else len(recurrence.payload),
         "paused": recurrence.paused,
         "next": coming[0] if coming else recurrence.next,
-        "last": come[-1] if come else recurrence.past,
+        "last": max([recurrence.past, *come]),
         "unfinished": recurrence.unfinished,
         "messages": recurrence.messages,
         "skipped": recurrence.skipped,

@@ -110,6 +110,54 @@ def test_what_its_consumer_has_after_all_does_not_come_again_when_the_pause_ends
     assert [keys_in(push) for push in stage.run(210)] == [keys[1:]]
 
 
+def test_what_rests_goes_to_a_newer_process_of_the_name_under_a_new_token() -> None:
+    """The older one may be at work on it still: it must not settle what the newer one has."""
+    stage = Stage(kind="fair")
+    stage.leds[1].append(Record(RecordKind.BARRIER, 1, 0, 0, 0, version=2), at(0))
+    stage.commit(0)
+    stage.attach(0, life=1, lease_ms=60_000)
+    stage.insert([10], group="acme")
+    [push] = stage.run(10)
+    pause(stage, 15)
+    stage.attach(50, life=1, attach=2, number=2, lease_ms=60_000)
+    stage.run(60)
+    stage.dispatcher.route_lost(Route(ALICE), None, at(70))  # type: ignore[arg-type]
+    stage.attach(100, life=2, attach=5, route=Route(b"new"), lease_ms=60_000)
+    stage.run(110)
+    pause(stage, 120, name="other")
+    pause(stage, 200, paused=False)
+    [again] = [found for ms in (210, 300) for found in stage.run(ms)]
+    assert again.token.tolist() > push.token.tolist()
+    assert again.attempt.tolist() == [2]
+
+
+def test_a_group_that_is_closed_makes_no_other_late() -> None:
+    stage = Stage(kind="fair")
+    pause(stage, 0)
+    stage.insert([5], group="acme")
+    stage.insert([1_050], group="other")
+    stage.attach(0)
+    stage.run(10)
+    stage.run(200)
+    deadline_us = stage.dispatcher.next_deadline_us(at(990))
+    assert deadline_us is not None
+    assert deadline_us <= at(1_050).mono_us
+
+
+def test_nothing_waits_where_all_of_a_group_below_a_paused_one_is_gone() -> None:
+    stage = Stage(kind="fair")
+    keys = stage.insert([5] * 600, group="acme.x")
+    stage.run(10)
+    pause(stage, 15)
+    stage.attach(20, credit=1)
+    stage.run(20)
+    stage.leds[1].change(RecordKind.CANCEL, keys, at(30))
+    stage.commit(30)
+    stage.run(31)
+    stage.attach(40, BOB, credit=0)
+    assert stage.dispatcher.waiting(at(40)) == 0
+
+
 def test_nothing_is_renewed_where_the_leadership_has_ended_in_a_pause() -> None:
     stage = Stage(partitions=2, kind="fair")
     for led in stage.leds.values():
