@@ -28,7 +28,7 @@ _ASK_S_MAX: Final = 16.0
 _ASKED_FOR: Final = 8
 """Messages that it asks for at once."""
 _UNANSWERED_S: Final = 5.0
-"""How long a stream does not ask again about a message of which it has heard nothing."""
+"""How long a stream does not ask again about a message of which it has heard nothing; longer, if it has many out."""
 _AGAIN_S: Final = 1.0
 """How long a stream waits for what it asks about its messages, and when the mesh cannot answer."""
 
@@ -79,20 +79,22 @@ class Flow:
             Superseded: a later stream has its name.
             DueqError: there will be no more, such as TopicNotFound.
         """
-        ask_s = _ASK_S
+        ask_s, ask_at = _ASK_S, 0.0
         while not self._flows.receiving.stopped:
             if self._superseded:
                 raise Superseded(f"another stream of the name {self.consumer!r} has followed")
             await self._forget_ended()
             if self._room > 0:
-                ask_s = _ASK_S
+                ask_s, ask_at = _ASK_S, 0.0
                 found = await self._take(self._room)
                 if found:
                     return found
                 continue
-            if not await self._change(ask_s) and self.out:
+            ask_at = ask_at or self._loop.time() + ask_s
+            await self._change(max(ask_at - self._loop.time(), 0.0))
+            if self._loop.time() >= ask_at and self.out:
                 await self._ask()
-                ask_s = min(ask_s * 2, _ASK_S_MAX)
+                ask_s, ask_at = min(ask_s * 2, _ASK_S_MAX), 0.0
         return []
 
     def give(self, credit: int) -> None:
@@ -193,18 +195,16 @@ class Flow:
             self.topic, most, None, self.lease, self.consumer, held, self._order
         )
 
-    async def _change(self, most_s: float) -> bool:
-        """Wait for a change, or for the end of a lease; return whether there was one."""
+    async def _change(self, most_s: float) -> None:
+        """Wait for a change, or for the end of a lease."""
         now = self._loop.time()
         first = min((out.until for out in self.out.values()), default=now + most_s)
         self._changed.clear()
         if self._flows.receiving.stopped or self._superseded:
-            return True
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(max(min(most_s, first - now), 0)):
                 await self._changed.wait()
-                return True
-        return first - now <= most_s
 
     async def _ask(self) -> None:
         """Ask about the oldest messages: another gateway may have settled them."""
@@ -229,11 +229,13 @@ class Flow:
             *(self._end_of(message_id, out.token) for message_id, out in zip(asked, before, strict=True))
         )
         now = self._loop.time()
+        # However many they are, most of the time is for what can be delivered.
+        unanswered_s = _UNANSWERED_S * max(1.0, len(self.out) / _ASKED_FOR)
         for message_id, out, until in zip(asked, before, ends, strict=True):
             if self.out.get(message_id) is not out:
                 continue
             self.out[message_id] = self.out.pop(message_id)  # others are asked for next
-            out.until = max(out.until, now + _UNANSWERED_S) if until is None else until
+            out.until = max(out.until, now + unanswered_s) if until is None else until
             if until is not None and until <= now:
                 self.over(message_id)
         return None not in ends

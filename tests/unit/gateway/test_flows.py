@@ -191,6 +191,25 @@ def test_messages_without_an_answer_hold_up_no_others() -> None:
     run(story)
 
 
+def test_a_full_stream_learns_what_was_settled_elsewhere_beside_messages_without_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """These end again and again, and each end is a reason to look."""
+    monkeypatch.setattr(flows, "_ASK_S", 0.01)
+    monkeypatch.setattr(flows, "_ASK_S_MAX", 0.02)
+    monkeypatch.setattr(flows, "_UNANSWERED_S", 0.005)
+
+    async def story(mesh: Mesh) -> None:
+        flow = mesh.open(credit=2)
+        mesh.leased["a"] = 7, None
+        flow.sent([delivered("a"), delivered("b", lease=600.0)])  # b was settled at another gateway
+        coming = asyncio.create_task(flow.more())
+        assert await mesh.taking.get() == (1, [])
+        coming.cancel()
+
+    run(story)
+
+
 @pytest.mark.parametrize("gone", [TopicNotFound("t"), InvalidRequest("partition 1 is not one of topic t")])
 def test_messages_of_a_topic_that_is_gone_take_no_credit(gone: DueqError) -> None:
     """It may be there again, under the same name: the stream would wait for ever."""
