@@ -118,8 +118,13 @@ class Bodies:
         counting = self._counting.get(topic)
         if counting is None:
             counting = self._counting[topic] = asyncio.create_task(self._count(topic))
-            counting.add_done_callback(lambda _: self._counting.pop(topic))
+            counting.add_done_callback(lambda task: self._counted_anew(topic, task))
         return await asyncio.shield(counting)
+
+    def _counted_anew(self, topic: str, task: asyncio.Task[int]) -> None:
+        del self._counting[topic]
+        if not task.cancelled():
+            task.exception()  # all who asked may have gone
 
     async def _count(self, topic: str) -> int:
         count = await self._connection.run(calls.partition_count(topic), None)

@@ -41,7 +41,8 @@ _PUT_BACK_S: Final = 1.0
 _HELD_S: Final = 5.0
 """Longest time for that in a pause: its topic keeps messages longer, and lets them go when somebody ends the pause."""
 _SIFTED_MAX: Final = 256
-"""Credit for messages that a filter may not want: they wait for a look at what the filter is by now."""
+"""Credit for messages that a filter may not want: they wait for a look at what the filter is by now. It is no more than
+a few windows, since what the filter wants takes it, too, and another gateway may have a slot for that sooner."""
 _BLIND_S: Final = 30.0
 """How long they wait where such looks fail: each time they are leased costs the mesh two records."""
 _UNSETTLED_MIN: Final = 2
@@ -75,7 +76,7 @@ class Worker:
         # How often the lease of a message that waits for a slot is renewed: for longer than a request may take.
         self._renewals = math.ceil(self._timeout_s / (_SPARE_S - _MARGIN_S)) + 1
         self._window = Window(endpoint.document["in_flight"])
-        self._sifted_most = _SIFTED_MAX if endpoint.document["filter"] else 0
+        self._sifted_most = min(_SIFTED_MAX, 4 * self._window.most) if endpoint.document["filter"] else 0
         counters.window, counters.held_until_ms = self._window.limit, 0
         self._slot = asyncio.Event()
         self._share = room.share(self._slot.set)
