@@ -119,6 +119,7 @@ REGRESSIONS = {
     98199581: "a long push of a short lease was repaired when half of that was over",
     98325186: "a leader that led again took a consumer for alive that was closed while another one led",
     98328034: "a leader that slept waited as much longer for a process that had died (the simulator's own fault)",
+    98400506: "the first turn of a leader that had slept went by credit of before (the simulator's own fault)",
     94000334: "goodbyes of many pulls were taken for memory without a bound (the simulator's own fault)",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed

@@ -23,6 +23,8 @@ from dueq_codecs.topic_settings import AS_CREATED, TopicSettings
 
 _AFTERMATH_US = 5_000_000
 """How long after it has become calm something may still be on its way."""
+_AWAKE_US = 1_000_000
+"""By then a broker that was paused has heard what came meanwhile."""
 _FEW_REQUESTS = 4
 """So few requests under way at once (a limit of some worlds) are soon all that a client may send."""
 _SLOW_DISK_US = 100_000
@@ -259,12 +261,13 @@ class SimMesh:
     def calm_from(self, uid: int) -> int | None:
         """The first record of a partition of which it is certain that its leader made it in the present fine weather.
 
-        None: something may be held up.
+        None: something may be held up. So it is after a sleep of the leader: its first turn goes by what it had heard
+        before, and others may have got credit meanwhile.
         """
         weather, leader = self.weather(uid), self.leader_of(uid)
-        if weather is None or leader is None:
+        if weather is None or leader is None or self.nodes[leader].slept_us(self.world.now_us - _AWAKE_US):
             return None
-        known = self._calm_from.get(uid)
+        known, weather = self._calm_from.get(uid), (weather, self.nodes[leader].pauses)
         if known is None or known[0] != weather:
             core = self.nodes[leader].core
             partition = core.partition(uid) if core is not None else None

@@ -205,7 +205,7 @@ def recurrences_differ(timeline: Timeline, naive: Naive) -> str:
         each.name: (
             each.number, DEFAULTS | unpacked(each.document), each.payload, each.anchor, each.paused, each.next,
             each.past, each.unfinished, each.messages, each.skipped,
-            [(fired.tick, fired.first) for fired in each.fired],
+            sorted((fired.tick, fired.first) for fired in each.fired),
         )
         for each in timeline.recurrences.by_number.values()
     }  # fmt: skip

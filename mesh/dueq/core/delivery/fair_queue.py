@@ -15,8 +15,6 @@ children rest. What may have opened it ends the rest, and it goes to the back of
     no token    the instant at which it has one (`TokenWaits`; `GroupRates.next_us` tells the dispatcher)
     a level     a child is in its ring again
 
-To be in the ring is always right: a closed child that is there is found at its turn. Only a rest needs its reason.
-
 A child that waits for the disk while there are few groups is passed over until the next round. With very many groups,
 most have nothing in memory (see `core/state/fair_window.py`): the order of turns says which are read next, and a group
 that waits for its read keeps its turn.
@@ -192,8 +190,7 @@ class FairQueue:
 
     def _leave_empty(self, leaves: list[Node]) -> None:
         """Let those of these groups leave that have nothing ready any more, and levels of which that was all."""
-        for leaf in leaves:
-            node = leaf
+        for node in leaves:
             while node.parent is not None and not self._has_more(node):
                 self._leave(node.parent, node)
                 node = node.parent
@@ -213,21 +210,14 @@ class FairQueue:
         for number, end_of in ends.items():
             leaf = self._leaves.get(number)
             if leaf is not None and leaf.heap:
-                kept = [
-                    place for place in leaf.heap
-                    if place & _PLACE_MASK <= end_of.get(place >> _PLACE_BITS, _PLACE_MASK)
-                ]  # fmt: skip
+                kept = [p for p in leaf.heap if p & _PLACE_MASK <= end_of.get(p >> _PLACE_BITS, _PLACE_MASK)]
                 self._places -= len(leaf.heap) - len(kept)
                 self._ready -= len(leaf.heap) - len(kept)
                 heapify(kept)
                 leaf.heap = kept or None
             heap = self._sleeping.get(number)
             if heap is not None:
-                kept = [
-                    place
-                    for place in heap
-                    if place >> RANK_BITS <= end_of.get(place & _RANK_MASK, _PLACE_MASK)
-                ]
+                kept = [p for p in heap if p >> RANK_BITS <= end_of.get(p & _RANK_MASK, _PLACE_MASK)]
                 self._places -= len(heap) - len(kept)
                 if kept:
                     heapify(kept)
@@ -497,9 +487,7 @@ class FairQueue:
             found: set[int] = set()
             for at in np.flatnonzero(good).tolist():
                 key = keys[at]
-                good[at] = (
-                    key not in taken and key not in given and key not in found
-                )  # it may be entered twice
+                good[at] = not (key in taken or key in given or key in found)  # it may be entered twice
                 found.add(key)
         first = len(keys) if good.all() else int(np.argmin(good))
         given.update((key, leaf) for key, (leaf, _) in zip(keys[:first], chosen, strict=False))
