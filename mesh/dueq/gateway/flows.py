@@ -92,7 +92,7 @@ class Flow:
                 continue
             ask_at = ask_at or self._loop.time() + ask_s
             await self._change(max(ask_at - self._loop.time(), 0.0))
-            if self._loop.time() >= ask_at and self.out:
+            if self._loop.time() >= ask_at:
                 await self._ask()
                 ask_s, ask_at = min(ask_s * 2, _ASK_S_MAX), 0.0
         return []
@@ -159,7 +159,10 @@ class Flow:
         return self._credit - len(self.out)
 
     async def _take(self, room: int) -> list[AsyncMessage]:
-        """Return messages, or none: it is to begin anew. What there is no room for any more goes back, uncounted."""
+        """Return messages; an empty list: the caller has to look again.
+
+        Messages for which there is no room any more go back, uncounted.
+        """
         self._taken_at_most = min(room, limits.PULL_ROWS_MAX)
         taking = self._taking = asyncio.create_task(self._pull(self._taken_at_most))
         try:

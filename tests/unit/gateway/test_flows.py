@@ -232,6 +232,30 @@ def test_messages_of_a_topic_that_is_gone_take_no_credit(gone: DueqError) -> Non
 # ---------------------------------------------------------------- credit
 
 
+def test_a_stream_without_credit_that_has_nothing_out_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to ask about: it must not look at each turn of the loop."""
+    monkeypatch.setattr(flows, "_ASK_S", 0.001)
+
+    async def story(mesh: Mesh) -> None:
+        flow, looks, third = mesh.open(credit=0), 0, asyncio.Event()
+
+        async def look() -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 3:
+                third.set()
+
+        monkeypatch.setattr(flow, "_forget_ended", look)
+        coming = asyncio.create_task(flow.more())
+        await third.wait()
+        for _ in range(20):
+            await turns()
+        assert looks < 20
+        coming.cancel()
+
+    run(story)
+
+
 def test_it_has_too_many_out_once_its_credit_is_lower() -> None:
     async def story(mesh: Mesh) -> None:
         flow = mesh.open(credit=5)
