@@ -248,12 +248,8 @@ class Flow:
         try:
             found = await self._flows.client.get(self.topic, message_id, timeout=_AGAIN_S)
             mesh_us = await self._flows.client.connection.clock(False, None)
-        except (
-            MessageNotFound,
-            TopicNotFound,
-            InvalidRequest,
-        ):  # it is gone with its topic, or its topic is another
-            return 0.0
+        except (MessageNotFound, TopicNotFound, InvalidRequest):
+            return 0.0  # it is gone, maybe with its topic, or its topic is another one
         except DueqError:
             return None
         if found.token != token or found.lease_ends is None:

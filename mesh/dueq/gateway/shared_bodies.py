@@ -50,7 +50,7 @@ def named(text: str, where: str) -> NamedBody:
 
 
 class _Known(NamedTuple):
-    """So many partitions a topic had at an instant, or all of so many kept a body."""
+    """How many partitions a topic had, or how many kept a body, at an instant."""
 
     at_us: int
     partitions: int

@@ -7,7 +7,7 @@ every message costs one (Shreedhar and Varghese 1996). Rings are volatile: a new
 
 A child is *closed* while it is paused, has no slot left (`max_unacked`) or no token (`rate`). One that is found closed
 at its turn rests: it leaves the ring, so that it costs nothing, however many there are. So does a level of which all
-children rest. What may have opened it ends the rest, and it goes to the back of the ring then:
+children rest. Its rest ends when something may have opened it. Then it goes to the back of the ring:
 
     no slot     a lease at or below it has ended (`GroupSlots` counts), what was chosen of it is put back,
                 or something else is set for it

@@ -2,9 +2,9 @@
 
 LEASE applied      proposed leases are granted: pushed when their time comes, unless it is too late or too far off
 EXTEND taken       its leases do not run out while it is on its way; applied, they have their new end
-SETTINGS, GROUP applied    a pause ends what was granted and not pushed
+SETTINGS applied   a pause ends what was granted and not pushed
 CANCEL, MOVE       appended, they withhold what was not pushed; applied, what they have not ended is let go
-GROUP applied      what its pause or limits held back may be leased
+GROUP applied      a pause ends what was granted and not pushed; what a pause or a limit held back may be leased
 LAPSE applied      what had expired is no longer held to be on its end
 ACK, NACK, RELEASE, EXPIRE applied    the leases are gone, and what waits again is in the queue
 """
@@ -62,8 +62,6 @@ class LeaseChanges:
             lane.extended(((record.target_sequence << np.uint64(16)) | record.target_row).tolist())
         elif record.kind == RecordKind.LAPSE:
             lane.lapsed(((record.target_sequence << np.uint64(16)) | record.target_row).tolist())
-        elif record.kind == RecordKind.GROUP:
-            lane.queue.group_changed(record.name)
         if len(applied.leased):
             if record.kind == RecordKind.LEASE:
                 self._granted(lane, applied.leased, record.sequence, now)
@@ -86,6 +84,7 @@ class LeaseChanges:
         if applied.settings is not None and lane.is_silent(self._clock.mesh_ms(now)):
             lane.silenced(now)
         if record.kind == RecordKind.GROUP:
+            lane.queue.group_changed(record.name)
             lane.groups_silenced(now)
         if applied.job is not None:
             lane.job_decided(applied.job, now)
