@@ -57,6 +57,7 @@ class Flow:
         lease: timedelta,
         credit: int,
         held: Sequence[Lease],
+        order: int,
     ) -> None:
         self._flows = flows
         self.topic, self.consumer, self.lease = topic, consumer, lease
@@ -70,7 +71,7 @@ class Flow:
         self._taken_at_most = 0
         self._changed = asyncio.Event()
         self._superseded = False
-        self._order = 0
+        self._order = order
 
     async def more(self) -> list[AsyncMessage]:
         """Wait until there are messages and room for them, and return some; none: the gateway is about to end.
@@ -81,9 +82,9 @@ class Flow:
         """
         ask_s, ask_at = _ASK_S, 0.0
         while not self._flows.receiving.stopped:
+            await self._forget_ended()
             if self._superseded:
                 raise Superseded(f"another stream of the name {self.consumer!r} has followed")
-            await self._forget_ended()
             if self._room > 0:
                 ask_s, ask_at = _ASK_S, 0.0
                 found = await self._take(self._room)
@@ -191,8 +192,6 @@ class Flow:
     async def _pull(self, most: int) -> list[AsyncMessage]:
         if self.consumer is None:
             return await self._flows.receiving.take(self.topic, most, None, self.lease)
-        if not self._order:  # all its pulls have that of the stream, so none of them ends a later stream's
-            self._order = pulls.new_life((await self._flows.client.connection.clock(True, None))())
         held = [(message_id, out.token) for message_id, out in self.out.items()]
         return await self._flows.receiving.take(
             self.topic, most, None, self.lease, self.consumer, held, self._order
@@ -275,11 +274,20 @@ class Flows:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(
+    async def open(
         self, topic: str, consumer: str | None, lease: timedelta, credit: int, held: Sequence[Lease] = ()
     ) -> Flow:
-        """Begin a stream, which goes on with what it holds of an earlier one; an earlier one of its name ends."""
-        flow = Flow(self, topic, consumer, lease, credit, held)
+        """Begin a stream, which goes on with what it holds of an earlier one; an earlier one of its name ends.
+
+        Raises:
+            Unavailable: it has a name, and no broker knows the mesh's time.
+        """
+        order = 0
+        if (
+            consumer is not None
+        ):  # all its pulls have it, so none of them, however late, ends a later stream's
+            order = pulls.new_life((await self.client.connection.clock(True, None))())
+        flow = Flow(self, topic, consumer, lease, credit, held, order)
         self._open.add(flow)
         if consumer is not None:
             earlier = self._named.get((topic, consumer))

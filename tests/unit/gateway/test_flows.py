@@ -15,7 +15,7 @@ pytest.importorskip("fastapi")
 
 from dueq import Outcome
 from dueq.client.pulls import Lease
-from dueq.errors import DueqError, InvalidRequest, MessageNotFound, TopicNotFound, Unavailable
+from dueq.errors import DueqError, InvalidRequest, MessageNotFound, Superseded, TopicNotFound, Unavailable
 from dueq.gateway import flows
 from dueq.gateway.flows import Flow, Flows
 from dueq.gateway.service import Service
@@ -46,6 +46,7 @@ class Mesh:
         self.taking = asyncio.Queue[tuple[int, list[str]]]()
         self.leased: dict[str, tuple[int, int | None]] = {}
         self.asked, self.released = list[str](), list[str]()
+        self.orders = list[int]()
         self.at_once = self.most_at_once = 0
 
     async def clock(self, *_: Any) -> Callable[[], int]:
@@ -59,8 +60,9 @@ class Mesh:
         _lease: timedelta,
         _name: str = "",
         held: Sequence[Lease] = (),
-        *_: Any,
+        order: int = 0,
     ) -> list[Any]:
+        self.orders.append(order)
         self.taking.put_nowait((most, [message_id for message_id, _ in held]))
         return await self.ready.get()
 
@@ -80,8 +82,8 @@ class Mesh:
     def release(self, _topic: str, messages: Sequence[Any]) -> None:
         self.released += [each.id for each in messages]
 
-    def open(self, credit: int, name: str | None = None) -> Flow:
-        return self.flows.open("t", name, timedelta(seconds=30), credit)
+    async def open(self, credit: int, name: str | None = None) -> Flow:
+        return await self.flows.open("t", name, timedelta(seconds=30), credit)
 
 
 def ahead(seconds: float) -> int:
@@ -103,7 +105,7 @@ async def turns() -> None:
 
 def test_a_lease_that_was_extended_elsewhere_takes_credit() -> None:
     async def story(mesh: Mesh) -> None:
-        flow = mesh.open(credit=1)
+        flow = await mesh.open(credit=1)
         mesh.leased["a"] = 7, ahead(600)
         flow.sent([delivered("a")])
         coming = asyncio.create_task(flow.more())
@@ -121,7 +123,7 @@ def test_a_named_stream_still_holds_what_was_extended_elsewhere() -> None:
     """It was brought again, with the same token, while the client worked on it."""
 
     async def story(mesh: Mesh) -> None:
-        flow = mesh.open(credit=4, name="me")
+        flow = await mesh.open(credit=4, name="me")
         mesh.leased.update({"a": (7, ahead(600)), "b": (9, ahead(600))})
         flow.sent([delivered(name) for name in "abc"])  # b was leased again since, and c is gone
         coming = asyncio.create_task(flow.more())
@@ -133,7 +135,7 @@ def test_a_named_stream_still_holds_what_was_extended_elsewhere() -> None:
 
 def test_leases_without_number_that_are_over_are_asked_about_a_few_at_once() -> None:
     async def story(mesh: Mesh) -> None:
-        flow = mesh.open(credit=1000)
+        flow = await mesh.open(credit=1000)
         flow.sent([delivered(str(number)) for number in range(1000)])
         coming = asyncio.create_task(flow.more())
         assert await mesh.taking.get() == (1000, [])
@@ -145,7 +147,7 @@ def test_leases_without_number_that_are_over_are_asked_about_a_few_at_once() -> 
 
 def test_leases_that_were_settled_here_are_not_asked_about() -> None:
     async def story(mesh: Mesh) -> None:
-        flow = mesh.open(credit=2)
+        flow = await mesh.open(credit=2)
         flow.sent([delivered("a"), delivered("b")])
         mesh.flows.settled("t", [("a", 7), ("b", 7)], [Outcome.DONE, Outcome.STALE], None)
         coming = asyncio.create_task(flow.more())
@@ -160,7 +162,7 @@ def test_while_the_mesh_does_not_answer_a_lease_takes_credit() -> None:
     """Each is asked about once in a while."""
 
     async def story(mesh: Mesh) -> None:
-        flow = mesh.open(credit=20)
+        flow = await mesh.open(credit=20)
         mesh.leased.update(dict.fromkeys(map(str, range(20)), (7, None)))
         flow.sent([delivered(str(number)) for number in range(20)])
         coming = asyncio.create_task(flow.more())
@@ -177,7 +179,7 @@ def test_messages_without_an_answer_hold_up_no_others() -> None:
     """One partition has no leader: what is over elsewhere gives its credit back."""
 
     async def story(mesh: Mesh) -> None:
-        flow = mesh.open(credit=40)
+        flow = await mesh.open(credit=40)
         mesh.leased.update(dict.fromkeys(map(str, range(8)), (7, None)))
         flow.sent([delivered(str(number)) for number in range(40)])
         coming = asyncio.create_task(flow.more())
@@ -200,7 +202,7 @@ def test_a_full_stream_learns_what_was_settled_elsewhere_beside_messages_without
     monkeypatch.setattr(flows, "_UNANSWERED_S", 0.005)
 
     async def story(mesh: Mesh) -> None:
-        flow = mesh.open(credit=2)
+        flow = await mesh.open(credit=2)
         mesh.leased["a"] = 7, None
         flow.sent([delivered("a"), delivered("b", lease=600.0)])  # b was settled at another gateway
         coming = asyncio.create_task(flow.more())
@@ -220,13 +222,52 @@ def test_messages_of_a_topic_that_is_gone_take_no_credit(gone: DueqError) -> Non
 
     async def story() -> None:
         mesh = Gone()
-        flow = mesh.open(credit=1)
+        flow = await mesh.open(credit=1)
         flow.sent([delivered("a")])
         coming = asyncio.create_task(flow.more())
         assert await mesh.taking.get() == (1, [])
         coming.cancel()
 
     asyncio.run(asyncio.wait_for(story(), 30))
+
+
+# ---------------------------------------------------------------- streams of one name
+
+
+def test_a_stream_that_is_followed_while_it_asks_takes_nothing_more() -> None:
+    async def story(mesh: Mesh) -> None:
+        flow = await mesh.open(credit=1, name="me")
+        flow.sent([delivered("a")])
+        coming = asyncio.create_task(flow.more())
+        while not mesh.asked:
+            await asyncio.sleep(0)
+        await mesh.open(credit=1, name="me")
+        with pytest.raises(Superseded):
+            await coming
+        assert mesh.taking.empty()
+
+    run(story)
+
+
+def test_a_stream_that_begins_to_pull_late_is_still_older_than_one_that_began_after_it() -> None:
+    """The later one is at another gateway: only the mesh can say which of them ends."""
+
+    async def story(mesh: Mesh) -> None:
+        earlier = await mesh.open(credit=1, name="me")
+        earlier.sent([delivered("a", lease=600.0)])
+        full = asyncio.create_task(earlier.more())
+        await turns()
+        elsewhere = Flows(mesh, mesh)  # type: ignore[arg-type]
+        later = await elsewhere.open("t", "me", timedelta(seconds=30), 1)
+        pulling = asyncio.create_task(later.more())
+        await mesh.taking.get()
+        mesh.flows.settled("t", [("a", 7)], [Outcome.DONE], None)
+        await mesh.taking.get()
+        assert mesh.orders[0] > mesh.orders[1] > 0
+        full.cancel()
+        pulling.cancel()
+
+    run(story)
 
 
 # ---------------------------------------------------------------- credit
@@ -237,7 +278,7 @@ def test_a_stream_without_credit_that_has_nothing_out_rests(monkeypatch: pytest.
     monkeypatch.setattr(flows, "_ASK_S", 0.001)
 
     async def story(mesh: Mesh) -> None:
-        flow, looks, third = mesh.open(credit=0), 0, asyncio.Event()
+        flow, looks, third = await mesh.open(credit=0), 0, asyncio.Event()
 
         async def look() -> None:
             nonlocal looks
@@ -258,7 +299,7 @@ def test_a_stream_without_credit_that_has_nothing_out_rests(monkeypatch: pytest.
 
 def test_it_has_too_many_out_once_its_credit_is_lower() -> None:
     async def story(mesh: Mesh) -> None:
-        flow = mesh.open(credit=5)
+        flow = await mesh.open(credit=5)
         flow.sent([delivered(str(number), lease=30.0) for number in range(5)])
         assert flow.excess == 0
         flow.give(2)
@@ -276,7 +317,7 @@ def test_a_stream_whose_credit_is_taken_away_gets_nothing_more(name: str | None)
             client = mesh.client()
             await client.create_topic("t", partitions=1)
             service = Service(client)
-            flow = service.flows.open("t", name, timedelta(seconds=30), 50)
+            flow = await service.flows.open("t", name, timedelta(seconds=30), 50)
             coming = asyncio.create_task(flow.more())
             await mesh.advance(1)
             flow.give(0)
@@ -295,7 +336,7 @@ def test_a_stream_whose_credit_is_taken_away_gets_nothing_more(name: str | None)
 
 def test_only_a_credit_that_leaves_less_room_begins_anew() -> None:
     async def story(mesh: Mesh) -> None:
-        flow = mesh.open(credit=5)
+        flow = await mesh.open(credit=5)
         coming = asyncio.create_task(flow.more())
         assert await mesh.taking.get() == (5, [])
         flow.give(9)
@@ -312,7 +353,7 @@ def test_only_a_credit_that_leaves_less_room_begins_anew() -> None:
 
 def test_what_has_come_beyond_a_new_credit_goes_back() -> None:
     async def story(mesh: Mesh) -> None:
-        flow = mesh.open(credit=5)
+        flow = await mesh.open(credit=5)
         coming = asyncio.create_task(flow.more())
         await mesh.taking.get()
         assert flow._taking is not None

@@ -31,8 +31,11 @@ def test_a_socket_whose_client_goes_before_it_is_accepted_is_forgotten() -> None
     async def described(topic: str) -> None:
         pass
 
+    async def clock(*_: Any) -> Any:
+        return lambda: 1
+
     async def run() -> None:
-        client: Any = SimpleNamespace(describe=described)
+        client: Any = SimpleNamespace(describe=described, connection=SimpleNamespace(clock=clock))
         receiving: Any = SimpleNamespace(stopped=False)
         service: Any = SimpleNamespace(client=client, flows=Flows(client, receiving))
         scope = {"type": "websocket", "path": "/", "query_string": b"consumer=c", "headers": []}
@@ -136,7 +139,7 @@ def test_what_a_stream_could_not_send_before_its_client_went_is_given_back() -> 
             elif body := message.get("body"):
                 sent.append(body)
 
-        flow = mesh.flows.open("t", None, timedelta(seconds=30), 10)
+        flow = await mesh.flows.open("t", None, timedelta(seconds=30), 10)
         streamed = stream._Streamed(flow, stream._Events())
         following = asyncio.create_task(streamed({}, receive, send))
         await full.wait()
@@ -168,7 +171,7 @@ def test_what_comes_as_its_client_goes_is_given_back() -> None:
             return cast("list[Any]", await taking())
 
         mesh.take = take
-        flow = mesh.flows.open("t", None, timedelta(seconds=30), 10)
+        flow = await mesh.flows.open("t", None, timedelta(seconds=30), 10)
         following = asyncio.create_task(stream._Streamed(flow, stream._Lines())({}, receive, send))
         await turns()
         arrived.set()
@@ -202,7 +205,7 @@ def test_what_has_come_for_a_stalled_client_is_given_back_as_the_gateway_ends(
             return cast("list[Any]", ready)
 
         mesh.take = take
-        flow = mesh.flows.open("t", None, timedelta(seconds=30), 10)
+        flow = await mesh.flows.open("t", None, timedelta(seconds=30), 10)
         following = asyncio.create_task(stream._Streamed(flow, stream._Events())({}, receive, send))
         await beating.wait()
         came.set()
@@ -371,7 +374,7 @@ def test_the_ref_of_a_command_comes_back_though_the_command_is_none(command: str
     async def run() -> None:
         mesh: Any = Mesh()
         websocket: Any = SimpleNamespace(send_text=send)
-        flow = mesh.flows.open("t", None, timedelta(seconds=30), 10)
+        flow = await mesh.flows.open("t", None, timedelta(seconds=30), 10)
         await stream._Socket(websocket, mesh, flow)._answer(command)
 
     asyncio.run(run())
@@ -384,7 +387,7 @@ def test_messages_at_hand_go_back_when_there_is_no_credit_for_them_any_more() ->
 
     async def run() -> None:
         mesh: Any = Mesh()
-        flow = mesh.flows.open("t", None, timedelta(seconds=30), 3)
+        flow = await mesh.flows.open("t", None, timedelta(seconds=30), 3)
         told = list[str]()
 
         async def tell(document: dict[str, Any]) -> None:

@@ -122,7 +122,7 @@ async def _flow(service: Service, topic: str, asked: Wished) -> Flow:
     held = _held(asked.held)
     pulls.pull(topic, 1, 0, lease, asked.consumer, held)  # refuses what no pull of the stream could ask for
     await service.client.describe(topic)
-    return service.flows.open(topic, asked.consumer, lease, asked.credit, held)
+    return await service.flows.open(topic, asked.consumer, lease, asked.credit, held)
 
 
 def _held(text: str) -> list[pulls.Lease]:
