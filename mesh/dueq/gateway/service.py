@@ -163,7 +163,7 @@ class Service:
     ) -> list[Placed | DueqError]:
         """Schedule messages; an id and a due instant for each, or why its key refuses it."""
         claims = {message.claim: None for message in messages if message.claim is not None}
-        if not claims:
+        if not claims or load.fault is not None:  # what is refused at any rate takes no key
             return await self._place_once(topic, messages, load)
         call = calls.claim(arguments.topic_name(topic), list(claims), await self._clock())
         answers = await self.client.connection.run(call, None)

@@ -191,6 +191,24 @@ def test_a_repetition_is_answered_though_its_shared_body_is_gone() -> None:
     run(story)
 
 
+def test_a_request_whose_job_refuses_it_leaves_its_key_free() -> None:
+    """The corrected request was refused as another one under the same key, for a day."""
+
+    async def story(gateway: Gateway) -> None:
+        assert (await gateway.post({"payload": "y"}, query="job=j"))[0] == 201
+        requests: dict[str, Any] = {
+            "plain": {"payload": "x"},
+            "array": [{"payload": "x"}] * 2,
+            "unique": {"payload": "x", "key": "u"},
+        }
+        for key, asked in requests.items():
+            status, problem = await gateway.post(asked, key, "job=j&hidden_for=1h")
+            assert (status, problem["error"]) == (422, "InvalidRequest")
+            assert (await gateway.post(asked, key, "job=j"))[0] == 201
+
+    run(story, keys="unique")
+
+
 def test_lines_are_answered_one_by_one() -> None:
     async def story(gateway: Gateway) -> None:
         def lines(*keys: str) -> bytes:
