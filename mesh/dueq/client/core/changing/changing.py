@@ -34,7 +34,7 @@ from dueq.client.core.ports.events import (
     SetGroup,
 )
 from dueq.client.core.ports.parts import PartsCall
-from dueq.errors import Disconnected, DueqError, InvalidRequest, OutcomeUnknown, PayloadTooLarge
+from dueq.errors import ClientClosed, Disconnected, DueqError, InvalidRequest, OutcomeUnknown, PayloadTooLarge
 from dueq_codecs.groups import home_of_group
 from dueq_codecs.meta import prefix_bytes
 from dueq_codecs.records import NO_U16, NO_U64, U16, OnDuplicate, RecordKind
@@ -97,16 +97,19 @@ class Changing:
 
     def repeat(self, event: Repeat) -> None:
         """Send the failed parts again."""
-        call, text = event.of, ""
+        call = event.of
+        error: DueqError | None = None
         if call.owner != self._context.client_id:
             # Whoever is told lives there, and numbers of calls and requests are of others here.
-            text = "only the process that this one was forked from can repeat the call: what came of it is not known"
+            error = ClientClosed(
+                "only the process that this one was forked from can repeat the call: what came of it is not known"
+            )
         elif call.call in self._open:
             # Of two that wait for the same parts only one would be told.
-            text = "the call is being repeated already: what comes of it is not known yet"
-        if text:
+            error = OutcomeUnknown("the call is being repeated already: what comes of it is not known yet")
+        if error is not None:
             self._calls.begin(event.call, event.deadline_us, lambda: None)
-            self._calls.fail(event.call, OutcomeUnknown(text))
+            self._calls.fail(event.call, error)
             return
         call.call = event.call
         failed = [part for part in call.parts if part.error is not None]

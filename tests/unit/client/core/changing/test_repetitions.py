@@ -10,7 +10,7 @@ from dueq import limits
 from dueq.client.core import ClientCore
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed, Failed
-from dueq.errors import Disconnected, InvalidRequest, OutcomeUnknown
+from dueq.errors import ClientClosed, Disconnected, InvalidRequest
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, Hello, MetadataRequest
 from tests.unit.client.stage import Half, Stage, endpoint, hello_reply, of, ok, sent
 
@@ -106,7 +106,7 @@ def test_of_callers_that_share_a_refused_request_only_the_one_at_fault_is_told(s
     assert len(done) == together.rows - 1
 
 
-def test_a_call_of_another_machine_is_not_repeated_and_not_said_to_have_failed(stage: Stage) -> None:
+def test_a_call_of_another_machine_is_not_repeated_and_never_will_be(stage: Stage) -> None:
     """Such as one of a forked process's parent: its number, and those of its requests, are of others here."""
     stage.insert(7, b"x", timeout_ms=500)
     [failed] = of(stage.run_until(stage.ms + 500), Failed)
@@ -118,5 +118,5 @@ def test_a_call_of_another_machine_is_not_repeated_and_not_said_to_have_failed(s
     effects = stage.step(events.Repeat(8, stage.at_us(stage.ms + 9_000), failed.repeat))
     assert not sent(effects, ChangeRequest)
     [refused] = of(effects, Failed)
-    assert (refused.call, type(refused.error)) == (8, OutcomeUnknown)
+    assert (refused.call, type(refused.error)) == (8, ClientClosed)
     assert [done.call for done in of(stage.receive("a", ok(mine, 5)), Completed)] == [6]
