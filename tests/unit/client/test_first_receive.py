@@ -38,6 +38,29 @@ def test_its_time_is_over_in_a_loop_too() -> None:
     asyncio.run(run())
 
 
+def test_its_time_is_over_while_another_task_opens_it() -> None:
+    """That one has the client's own time."""
+
+    async def run() -> None:
+        async with AsyncClient(NOBODY, timeout=86_400) as client:
+            consumer = client.consumer("departures")
+            opening = asyncio.create_task(consumer.__aenter__())
+            while not consumer._opening.locked():
+                await asyncio.sleep(0)
+            assert await consumer.receive(timeout=0.02) == []
+            assert not opening.done()
+            opening.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_its_time_is_over_while_another_thread_opens_it() -> None:
+    with Client(NOBODY, timeout=86_400) as client:
+        consumer = client.consumer("departures")
+        with consumer._opening:  # as that thread has it
+            assert consumer.receive(timeout=0.02) == []
+
+
 def test_who_asks_again_and_again_hears_why() -> None:
     def ask(consumer: Consumer) -> None:
         while True:

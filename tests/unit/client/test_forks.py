@@ -131,6 +131,17 @@ def test_a_consumer_that_was_never_used_does_not_follow_into_a_forked_child(clie
     assert consumer.receive(timeout=0) == []
 
 
+def test_a_consumer_that_does_not_follow_into_a_forked_child_begins_nothing_there(client: Client) -> None:
+    consumer = client.consumer("departures")
+
+    def use() -> None:
+        with pytest.raises(ClientClosed, match="forked"):
+            consumer.receive(timeout=0)
+        assert threading.active_count() == 1
+
+    in_a_child(use)
+
+
 def test_no_thread_of_a_client_imports_anything(broker: FakeBroker) -> None:
     """Nobody can know when that is; in a child that is forked meanwhile the module stays half imported."""
     run(_IMPORTS, broker.endpoint.replace("127.0.0.1", "localhost"))

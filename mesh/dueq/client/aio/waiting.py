@@ -172,6 +172,15 @@ class Arrivals:
             self._event.set()
 
 
+async def acquired(lock: Lock, seconds: float) -> bool:
+    """Whether the lock could be had in time; who has it releases it."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await lock.acquire()
+    except TimeoutError:
+        return False
+
+
 async def sleep(host: SessionHost, seconds: float) -> None:
     """Let time pass."""
     await host.sleep_in_loop(seconds)

@@ -26,7 +26,7 @@ from dueq.client.logs import log
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.message import Message
 from dueq.client.sync.running import Run
-from dueq.client.sync.waiting import Arrivals, Lock, Pending
+from dueq.client.sync.waiting import Arrivals, Lock, Pending, acquired
 from dueq.client.times import Seconds
 from dueq.errors import ClientClosed, DueqError, InvalidRequest, StaleLease, Unavailable
 from dueq_codecs.records import Outcome, RecordKind
@@ -293,8 +293,7 @@ class Consumer:
 
     def _live(self, timeout: float | None = None) -> SessionHost:
         """Attach on first use, within so many seconds; None: the client's default."""
-        if os.getpid() != self._process:  # where nobody may be left who ends an opening that goes on
-            raise ClientClosed("a consumer does not follow its client into a forked process: make a new one")
+        self._stay()
         with self._opening:
             return self._runtime or self._open(timeout)
 
@@ -305,18 +304,31 @@ class Consumer:
         """
         if timeout is None or self._runtime is not None:
             return self._live(), timeout
-        default, begun_us = self._connection.timeout, self._connection.live().mono_us()
-        if begun_us > self._tried_us + int(default * 1e6):
-            self._give_up_us = begun_us + int(default * 1e6)
+        self._stay()
+        host, default = self._connection.live(), self._connection.timeout
+        begun_us = host.mono_us()
+        until_us = begun_us + int(max(timeout, min(_OPEN_S, default)) * 1e6)
+        if not acquired(self._opening, (until_us - begun_us) / 1e6):
+            return None  # whoever opens it meanwhile hears why, if that fails
         try:
-            runtime = self._live(max(timeout, min(_OPEN_S, default)))
+            asked_us = host.mono_us()
+            if asked_us > self._tried_us + int(default * 1e6):
+                self._give_up_us = asked_us + int(default * 1e6)
+            runtime = self._runtime or self._open(max(until_us - asked_us, 0) / 1e6)
         except Unavailable:
-            self._tried_us = self._connection.live().mono_us()
+            self._tried_us = host.mono_us()
             if self._tried_us < self._give_up_us:
                 return None
             self._tried_us = _NEVER_US
             raise
+        finally:
+            self._opening.release()
         return runtime, timeout - (runtime.mono_us() - begun_us) / 1e6
+
+    def _stay(self) -> None:
+        """Do nothing in a forked process, where nobody may be left who ends an opening that goes on."""
+        if os.getpid() != self._process:
+            raise ClientClosed("a consumer does not follow its client into a forked process: make a new one")
 
     def _open(self, timeout: float | None) -> SessionHost:
         if self._closed:

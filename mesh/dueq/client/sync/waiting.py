@@ -95,6 +95,11 @@ class Arrivals:
         """What a callback returns is of no interest."""
 
 
+def acquired(lock: threading.Lock, seconds: float) -> bool:
+    """Whether the lock could be had in time; who has it releases it."""
+    return lock.acquire(timeout=seconds)
+
+
 def sleep(host: SessionHost, seconds: float) -> None:
     """Let time pass."""
     host.sleep(seconds)
