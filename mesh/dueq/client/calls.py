@@ -366,13 +366,14 @@ def first_answer(
         key, group: of the same message.
 
     Raises:
-        InvalidRequest: no message has such a key or group.
+        InvalidRequest: no topic has such a name, or no message such a key or group.
     """
+    name = arguments.topic_name(topic)
     named, within = unique_key(key) if key else "", per_row.one_group(group) if group else None
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Look(
-            number, deadline_us, topic, 0, "message", current=True, key=named, group=within, once=once.name
+            number, deadline_us, name, 0, "message", current=True, key=named, group=within, once=once.name
         )
 
     def finish(answer: LookAnswer) -> Placed | RequestDiffers | None:

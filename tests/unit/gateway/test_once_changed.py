@@ -237,13 +237,21 @@ def test_lines_are_answered_one_by_one() -> None:
     run(story)
 
 
-@pytest.mark.parametrize(("key", "group"), [("\udc80", None), (None, "\udc80")])
+@pytest.mark.parametrize(
+    ("topic", "key", "group"),
+    [
+        ("orders", "\udc80", None),
+        ("orders", None, "\udc80"),
+        ("no name", None, None),
+        ("x" * 60_000, None, None),
+    ],
+)
 def test_what_no_message_can_have_is_refused_before_anything_is_asked(
-    key: str | None, group: str | None
+    topic: str, key: str | None, group: str | None
 ) -> None:
     async def story(gateway: Gateway) -> None:
         with pytest.raises(InvalidRequest):
-            await gateway.service.place("orders", [NewMessage(b"x", 0, key, group=group, once=Once(b"k", 1))])
+            await gateway.service.place(topic, [NewMessage(b"x", 0, key, group=group, once=Once(b"k", 1))])
         assert (await gateway.post({"payload": "x"}, "k2"))[0] == 201, "the client is as it was"
 
     run(story, kind="fair", keys="unique")
