@@ -35,6 +35,8 @@ SIZE_MAX: Final = limits.PAYLOAD_BYTES_MAX + max(PREFIX_BYTES_MAX)
 """Longest payload, with its meta."""
 ROWS_MAX: Final = 1 << 16
 """What no record has more rows than, whatever its build."""
+_ANSWERED_MAX: Final = (limits.DUE_MS_MAX, limits.UID_MAX, limits.SEQUENCE_MAX, ROWS_MAX - 1)
+"""Of the numbers that are a message's id."""
 CLASS_MAX: Final = (1 << 48) - 1
 """The last class that a message may be of, in the order of a topic."""
 
@@ -195,12 +197,13 @@ def _is_number(value: object, most: int = (1 << 64) - 1) -> bool:
 
 
 def _fault_of_first_answer(found: dict[str, Any]) -> str | None:
-    """Say what is wrong with what is known of an idempotency key."""
+    """Say why what is known of an idempotency key names no message, or none at an instant."""
     numbers = found["answered"]
-    if not isinstance(numbers, list) or len(numbers) != 4:
+    if not isinstance(numbers, list) or len(numbers) != len(_ANSWERED_MAX):
         return f"an idempotency key names {numbers!r:.80}"
-    for value in (*numbers, found.get("due"), found.get("digest")):
-        if type(value) is not int or not 0 <= value < 1 << 64:
+    told = (*numbers, found.get("due"), found.get("digest"))
+    for value, most in zip(told, (*_ANSWERED_MAX, limits.DUE_MS_MAX, (1 << 64) - 1), strict=True):
+        if not _is_number(value, most):
             return f"a number of the answer to an idempotency key is {value!r:.80}"
     return None
 

@@ -109,7 +109,7 @@ def fault_of_survey(what: str, after: Any, answer: dict[str, Any]) -> str | None
     return fault_of_look(request, LookReply(1, Code.OK, document=json.dumps(answer)), b"")
 
 
-def test_the_first_answer_to_an_idempotency_key_is_of_numbers() -> None:
+def test_the_first_answer_to_an_idempotency_key_is_a_message_or_none() -> None:
     request = LookRequest(1, TOPIC, 1, "message", document='{"key":"0f"}')
     for document, sound in [
         ('{"answered":[9,1,5,3],"due":77,"digest":9223372036854775808}', True),
@@ -118,6 +118,13 @@ def test_the_first_answer_to_an_idempotency_key_is_of_numbers() -> None:
         ('{"answered":[9,1,-5,3],"due":77,"digest":1}', False),
         ('{"answered":[9,1,5,3],"due":77.5,"digest":1}', False),
         ('{"answered":[9,1,5,3],"due":77}', False),
+        ('{"answered":[0,0,0,0],"due":0,"digest":1}', True),
+        ('{"answered":[281474976710656,1,5,3],"due":77,"digest":1}', False),
+        ('{"answered":[9,16777216,5,3],"due":77,"digest":1}', False),
+        ('{"answered":[9,1,1099511627776,3],"due":77,"digest":1}', False),
+        ('{"answered":[9,1,5,65536],"due":77,"digest":1}', False),
+        ('{"answered":[9,1,5,3],"due":281474976710656,"digest":1}', False),
+        ('{"answered":[9,1,5,3],"due":77,"digest":18446744073709551616}', False),
     ]:
         fault = fault_of_look(request, LookReply(1, Code.OK, document=document), b"")
         assert (fault is None) == sound
