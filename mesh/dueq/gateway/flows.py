@@ -28,17 +28,22 @@ _ASK_S_MAX: Final = 16.0
 _ASKED_FOR: Final = 8
 """Messages that it asks for at once."""
 _UNANSWERED_S: Final = 5.0
-"""How long a stream does not ask again about a message of which it has heard nothing; longer, if it has many out."""
+"""How long a stream does not ask again about a message of which it has heard nothing; longer, if there are many."""
 _AGAIN_S: Final = 1.0
 """How long a stream waits for what it asks about its messages, and when the mesh cannot answer."""
 
 
 @dataclass(slots=True)
 class _Out:
-    """A message that was sent: the token of its lease, and when that is over (the loop's time)."""
+    """A message that was sent: the token of its lease, and when that is over (the loop's time).
+
+    Attributes:
+        silent: it was asked about last in vain.
+    """
 
     token: int
     until: float
+    silent: bool = False
 
 
 class Flow:
@@ -231,8 +236,10 @@ class Flow:
             *(self._end_of(message_id, out.token) for message_id, out in zip(asked, before, strict=True))
         )
         now = self._loop.time()
+        for out, until in zip(before, ends, strict=True):
+            out.silent = until is None
         # However many they are, most of the time is for what can be delivered.
-        unanswered_s = _UNANSWERED_S * max(1.0, len(self.out) / _ASKED_FOR)
+        unanswered_s = _UNANSWERED_S * max(1.0, sum(out.silent for out in self.out.values()) / _ASKED_FOR)
         for message_id, out, until in zip(asked, before, ends, strict=True):
             if self.out.get(message_id) is not out:
                 continue

@@ -193,6 +193,28 @@ def test_messages_without_an_answer_hold_up_no_others() -> None:
     run(story)
 
 
+def test_a_few_messages_without_an_answer_are_soon_asked_about_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One partition had no leader for a moment: however many others are out, credit does not stay taken for minutes."""
+    monkeypatch.setattr(flows, "_UNANSWERED_S", 0.3)
+
+    async def story(mesh: Mesh) -> None:
+        flow = await mesh.open(credit=1000)
+        mesh.leased.update(dict.fromkeys(map(str, range(8)), (7, None)))
+        flow.sent([delivered(str(number)) for number in range(1000)])
+        coming = asyncio.create_task(flow.more())
+        most, _ = await mesh.taking.get()
+        while most < 992:
+            mesh.ready.put_nowait([])
+            most, _ = await mesh.taking.get()
+        mesh.leased.clear()
+        while most < 1000:
+            mesh.ready.put_nowait([])
+            most, _ = await mesh.taking.get()
+        coming.cancel()
+
+    run(story)
+
+
 def test_a_full_stream_learns_what_was_settled_elsewhere_beside_messages_without_an_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
