@@ -240,10 +240,11 @@ class Links:
         """Look at the link again soon: greet, or give it up."""
         if link.timer is not None:
             link.timer.cancel()
-        if self._context.steady and link.up:
+        known = self._context.clock.best is not None
+        if self._context.steady and link.up and known:
             return
         left_us = link.silent_at_us - self._context.mono_us
-        pause_us = _MEASURE_US if link.up and self._context.clock.best is None else HELLO_US
+        pause_us = HELLO_US if known or not link.up else _MEASURE_US
         link.timer = self._context.after(min(pause_us, left_us), lambda: self._look(link))
 
     def _look(self, link: Link) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
+
+from dueq.client.core import ClientCore
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import CloseLink, Completed, Effect, Failed, OpenLink, Send
 from dueq.errors import Unavailable
 from dueq_codecs.messages import Code, Hello, HelloReply
-from tests.unit.client.stage import Stage, endpoint, hello_reply, of, sent
+from tests.unit.client.stage import Half, Stage, endpoint, hello_reply, of, sent
 
 
 def test_a_connection_that_does_not_come_about_is_made_anew_after_two_seconds() -> None:
@@ -136,9 +139,11 @@ def greet(stage: Stage, until_ms: int, *, known: bool) -> list[Effect]:
     return effects
 
 
-def test_who_needs_the_time_of_the_mesh_waits_until_a_broker_knows_it() -> None:
+@pytest.mark.parametrize("steady", [False, True])
+def test_who_needs_the_time_of_the_mesh_waits_until_a_broker_knows_it(steady: bool) -> None:
     """One that has just started does not. By the client's own clock, "in ten minutes" could be an hour ago."""
     stage = Stage()
+    stage.core = ClientCore(b"i" * 16, [endpoint("a")], Half(), steady=steady)
     stage.step(events.Connect(7, stage.at_us(9_000)), events.Connect(8, stage.at_us(9_000), measured=True))
     [hello] = sent(stage.step(events.LinkReady(stage.links[endpoint("a")])), Hello)
     effects = stage.receive("a", hello_reply("a", hello.sent_wall_us, 0))
