@@ -293,7 +293,13 @@ class Lane:
         less than half of its length left is dropped here (the timer of the lease sees to it).
         """
         self.unprepare(self.prepared.take_due(mesh_ms))
-        pieces, self._late = self._late, []
+        late, self._late = self._late, []
+        for slots, tokens in late:
+            # Mesh time may have gone back since they seemed to be due.
+            slots = slots[self.leases.same(slots, tokens)]
+            if len(slots):
+                self.schedule(slots, np.ascontiguousarray(self.leases.entry["wait_at"][slots]))
+        pieces: list[tuple[Slots, U64]] = []
         while self._pending and self._pending[0].wait_ms <= mesh_ms:
             batch = heappop(self._pending)
             count = int(np.searchsorted(batch.waits, np.uint64(mesh_ms), side="right"))

@@ -6,7 +6,7 @@ import pytest
 
 from dueq.instant import Now
 from tests.unit.core import led
-from tests.unit.core.led import MONO_US, START_MS, Stage, kinds
+from tests.unit.core.led import MONO_US, START_MS, Stage, keys_in, kinds
 
 HOUR_MS = 3_600_000
 
@@ -74,3 +74,41 @@ def test_what_was_ready_and_is_still_due_is_delivered(kind: str, clock: Clock) -
     stage.insert([5, 6, 7], group="g" if kind == "fair" else "")
     set_right(stage, clock, HOUR_MS)
     assert [len(push.uid) for push in stage.run(1_000)] == [3]
+
+
+@pytest.mark.parametrize("kind", ["timeline", "priority", "fair"])
+@pytest.mark.parametrize("ahead_ms", [60, 3_000])
+def test_what_waits_for_its_payload_is_held_until_it_is_due(kind: str, ahead_ms: int, clock: Clock) -> None:
+    stage = Stage(kind=kind)
+    due_ms = ahead_ms - 10
+    stage.insert([due_ms], group="g" if kind == "fair" else "")
+    stage.leds[1].cached = False
+    stage.attach(0, lease_ms=60_000)
+    clock.ahead_ms = ahead_ms
+    stage.tick(1)
+    stage.commit(2)
+    stage.tick(3)  # it seems to be due, and is held up
+    clock.ahead_ms = 0
+    stage.tick(4, paused=True)
+    stage.read_payloads(5)
+    assert stage.run(6) == []
+    deadline_us = stage.dispatcher.next_deadline_us(clock.at(6))
+    assert deadline_us is not None
+    assert deadline_us <= MONO_US + due_ms * 1000
+    assert stage.run(due_ms - 1) == []
+    assert [len(push.uid) for push in stage.run(due_ms)] == [1]
+
+
+def test_a_push_that_waits_for_its_payload_delays_none_that_is_due_after_it(clock: Clock) -> None:
+    stage = Stage()
+    stage.leds[1].cached = False
+    stage.attach(0, lease_ms=60_000)
+    stage.insert([10], 0)
+    stage.run(11)
+    stage.leds[1].cached = True
+    [second] = stage.insert([30], 12)
+    stage.run(13)
+    deadline_us = stage.dispatcher.next_deadline_us(clock.at(13))
+    assert deadline_us is not None
+    assert deadline_us <= MONO_US + 30_000
+    assert [keys_in(push) for push in stage.run(30)] == [[second]]
