@@ -22,7 +22,7 @@ from dueq.core.state.order import order_of
 from dueq.core.state.pass_table import fault_of_pass
 from dueq.instant import Now
 from dueq_codecs.documents import decode_document
-from dueq_codecs.groups import GroupRefused, check_group, decode_group_changes
+from dueq_codecs.groups import GROUP_BYTES_MAX, GroupRefused, check_group, decode_group_changes
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.meta import (
     PREFIX_BYTES_MAX,
@@ -192,6 +192,10 @@ def _check_groups(request: ChangeRequest, topic: Topic) -> Refusal | None:
         for name in (*request.groups, request.name):
             check_group(name)
         if request.kind == RecordKind.GROUP:
+            if not request.name:
+                return invalid(
+                    f"settings are for a group of 1 to {GROUP_BYTES_MAX} bytes of UTF-8, not for ''"
+                )
             decode_group_changes(request.document)
     except GroupRefused as refused:
         return invalid(str(refused))

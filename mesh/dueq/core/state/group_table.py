@@ -157,7 +157,12 @@ class GroupTable:
         return np.zeros(1, np.uint8)
 
     def _limit(self, name: str, group: Group | None) -> None:
-        """Something is set for a group; None: nothing is any more."""
+        """Something is set for a group; None: nothing is any more.
+
+        Older builds let something be set for the empty name. It must not hold the messages that have no group.
+        """
+        if not name:
+            return
         if group is None:
             self.limited.pop(name, None)
         else:

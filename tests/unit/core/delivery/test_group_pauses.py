@@ -203,3 +203,11 @@ def test_no_pause_of_its_group_holds_a_triggered_message() -> None:
     pause(stage, 15)
     stage.read_payloads(20)
     assert [keys_in(push) for push in stage.run(20)] == [[key]]
+
+
+def test_what_an_older_build_has_set_for_no_group_holds_nothing() -> None:
+    stage = Stage(kind="fair")
+    pause(stage, 0, name="")
+    keys = [key for name in ("", "acme", "acme.reports") for key in stage.insert([5], group=name)]
+    stage.attach(2, credit=100)
+    assert sorted(key for push in stage.run(10) for key in keys_in(push)) == keys

@@ -439,3 +439,14 @@ def test_a_message_is_named_only_so_often(kind: RecordKind) -> None:
     )
     request.target_row = np.arange(40, dtype=np.uint16)
     assert check_change(request, [], SETTINGS, NOW) is None, "they are of one record, but others"
+
+
+def test_nothing_is_set_for_messages_without_a_group() -> None:
+    asked = ChangeRequest(1, RecordKind.GROUP, "t", 1, b"c" * 16, 1, 0, document='{"paused":true}')
+    refused = check_topic(asked, topic("free", kind="fair"))
+    assert refused is not None
+    assert (refused.code, refused.text) == (
+        Code.INVALID_REQUEST, "settings are for a group of 1 to 255 bytes of UTF-8, not for ''",
+    )  # fmt: skip
+    asked.name = "acme"
+    assert check_topic(asked, topic("free", kind="fair")) is None

@@ -125,3 +125,14 @@ def test_a_group_keeps_what_a_change_does_not_name() -> None:
     settings = groups.limited["a"].settings
     assert settings is not None
     assert (settings.rate, settings.paused) == (2, True)
+
+
+def test_what_an_older_build_has_set_for_no_group_limits_nothing() -> None:
+    groups = GroupTable()
+    record = Record(RecordKind.GROUP, 1, 1, 1, 0)
+    record.name, record.document = "", '{"max_unacked":1,"paused":true}'
+    groups.apply(record, 0, NoMessages(), Applied())
+    again = GroupTable()
+    again.recover(groups.changed_rows())
+    assert (groups.limited, groups.paused, again.limited, again.paused) == ({}, set(), {}, set())
+    assert again.export() == groups.export()
