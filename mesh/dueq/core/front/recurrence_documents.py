@@ -59,7 +59,7 @@ def _shown(partition: Partition, recurrence: Recurrence, now_ms: int) -> dict[st
         if recurrence.body
         else len(recurrence.payload),
         "paused": recurrence.paused,
-        "next": coming[0] if coming else recurrence.next,
+        "next": min(filter(None, (recurrence.next, *coming)), default=0),
         "last": max([recurrence.past, *come]),
         "unfinished": recurrence.unfinished,
         "messages": recurrence.messages,

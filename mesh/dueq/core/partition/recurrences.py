@@ -171,8 +171,10 @@ class Recurrences:
                 anchor_ms = terms.start_ms or (now_ms if wish.terms.get("every_ms") else anchor_ms)
                 following = next_tick(terms, anchor_ms, now_ms)
             elif coming := _coming(known, now_ms):
-                # One that a consumer has had through a change of the terms may be no tick any more.
-                following = next_tick(terms, anchor_ms, coming[0].tick - 1)
+                # An update just before may have taken earlier ones back, and waits for the first of them. One that a
+                # consumer has had through a change of the terms may be no tick any more.
+                ticks = [fired.tick for fired in coming] + ([following] if following else [])
+                following = next_tick(terms, anchor_ms, min(ticks) - 1)
         elif wish.action == RESUME and known.paused:
             following = next_tick(terms, anchor_ms, now_ms)
         paused = known.paused and wish.action != RESUME

@@ -1,0 +1,73 @@
+"""Updates of a recurrence leave no tick out, whatever of the messages that were fired ahead can be taken back."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from dueq.core.front import recurrence_documents
+from dueq.core.partition.partition import Partition
+from dueq.core.state.applied import Applied
+from dueq.core.state.recurrence_table import UPDATE
+from dueq_codecs.records import Outcome, Record, RecordKind
+from tests.unit.core.partition.test_recurrences import AHEAD_MS, NOON, UID, Led, at, wish
+
+
+class Updated(Led):
+    """Its recurrence is updated; some of its messages a consumer has, or a user has cancelled (`kept`: their ticks)."""
+
+    def __init__(self, **terms: object) -> None:
+        super().__init__(**terms)
+        self.kept: set[int] = set()
+        self.brought: list[int] = []
+
+    @property
+    def waits_for(self) -> int:
+        return self.recurrences.by_number[7].next - NOON
+
+    def update(self, ms: int, **terms: object) -> None:
+        request = wish(UPDATE, "r", **terms)
+        assert self.care.refusal(request) is None
+        self.end += 1
+        record = Record(RecordKind.RECURRENCE, UID, self.end, 1, at(ms).wall_ms)
+        self.care.fill(record, request, at(ms))
+        ticks = {(each.sequence, each.row): each.tick - NOON for each in self.recurrences.by_number[7].fired}
+        named = list(zip(record.target_sequence.tolist(), record.target_row.tolist(), strict=True))
+        found = [Outcome.NOT_FOUND if ticks[place] in self.kept else Outcome.DONE for place in named]
+        taken_back = {ticks[place] for place in named} - self.kept
+        self.brought = [tick for tick in self.brought if tick not in taken_back]
+        self.recurrences.act(record, np.array(found, np.uint8))
+        self.care.applied(record, Applied(), at(ms))
+
+    def go(self, from_ms: int, until_ms: int, step_ms: int = 50) -> None:
+        """Let time pass; what is proposed is committed at once."""
+        for ms in range(from_ms, until_ms, step_ms):
+            before = len(self.proposed)
+            self.tick(ms)
+            if len(self.proposed) > before:
+                record = self.proposed[-1]
+                _, new = self.recurrences.fire(record, None)
+                self.care.applied(record, Applied(), at(ms))
+                self.brought += [int(record.tick[row]) - NOON for row in new.tolist()]
+
+    def shown(self, ms: int) -> dict[str, Any]:
+        """Return what users see of it."""
+        contents = type("Contents", (), {"recurrence": lambda _, name: self.recurrences.get(name)})()
+        partition = type("Shown", (), {"uid": UID, "epoch": 1, "applied": self.end, "contents": contents})()
+        document = recurrence_documents.one([cast(Partition, partition)], "r", NOON + ms)
+        shown: dict[str, Any] = document["partitions"][0]["recurrences"][0]
+        return shown
+
+
+def test_two_updates_at_once_leave_no_tick_out_though_a_message_stays_between_the_others() -> None:
+    """The first one takes the others back. The second one finds only the one that stays."""
+    led = Updated(every_ms=1_000)
+    led.go(-AHEAD_MS, -2_500)
+    assert led.brought == list(range(0, 8_000, 1_000))
+    led.kept = {5_000}
+    led.update(-2_400, rank=1)
+    led.update(-2_390, rank=2)
+    assert (led.waits_for, led.shown(-2_390)["next"] - NOON) == (0, 0)
+    led.go(-2_350, 10_000)
+    assert sorted(led.brought) == list(range(0, 20_000, 1_000))
