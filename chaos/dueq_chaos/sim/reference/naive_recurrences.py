@@ -81,7 +81,6 @@ class NaiveRecurrences:
         for tick in [tick for tick in known.coming if known.ticks[tick] in withdrawn]:
             del known.coming[tick], known.ticks[tick]
             known.messages -= 1
-        self._come(known, record.stamp)
         if action == "delete":
             del self.by_name[record.name]
             return Outcome.DONE
@@ -94,13 +93,17 @@ class NaiveRecurrences:
         else:
             known.paused = action == "pause"
         known.next = int(record.following[0])
+        self._come(known, record.stamp)
         return Outcome.DONE
 
     @staticmethod
     def _come(known: NaiveRecurrence, stamp: int) -> None:
-        known.coming = {
-            tick: first for tick, first in known.coming.items() if first > stamp or 0 < known.next <= tick
-        }
+        open_ticks = {tick for tick, first in known.coming.items() if first > stamp}
+        if known.next:
+            open_ticks.add(known.next)
+        for tick in list(known.coming):
+            if all(tick < each for each in open_ticks):
+                del known.coming[tick]
 
     def fire(self, record: Record, at: int) -> tuple[Outcome, bool]:
         """Move a recurrence on; returns the outcome, and whether the row's message is new."""

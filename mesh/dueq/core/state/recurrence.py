@@ -45,8 +45,8 @@ class Recurrence:
         paused: it waits for no tick.
         next: the tick that it waits for, Unix ms; 0: none.
         past: the last tick that has a message, but for those in `fired`; 0: none.
-        fired: messages whose instants had not come when it fired last, or whose ticks were not before `next`, the
-            soonest first.
+        fired: messages whose instants had not come when it fired or was changed last, and those of all ticks after
+            these or after `next`; the soonest first.
         unfinished: messages of it that wait or are leased.
         messages: that it has made, but for those that were taken back.
         skipped: how often it has moved on without a message.
@@ -100,11 +100,15 @@ class Recurrence:
         return len(self.name) + len(self.document) + len(self.payload)
 
     def come(self, stamp: int) -> None:
-        """Forget messages whose instants have come; but not while ticks before theirs are still to have messages."""
-        stays = [fired.first > stamp or 0 < self.next <= fired.tick for fired in self.fired]
-        gone = [fired.tick for fired, stay in zip(self.fired, stays, strict=True) if not stay]
+        """Forget messages whose instants have come; but not while ticks before theirs may still get messages.
+
+        These are the one that is waited for, and those whose messages may be taken back.
+        """
+        coming = [fired.tick for fired in self.fired if fired.first > stamp]
+        waiting = [*coming, self.next] if self.next else coming
+        gone = [fired.tick for fired in self.fired if not waiting or fired.tick < min(waiting)]
         self.past = max([self.past, *gone])
-        self.fired = tuple(fired for fired, stay in zip(self.fired, stays, strict=True) if stay)
+        self.fired = tuple(fired for fired in self.fired if fired.tick not in gone)
 
     # ------------------------------------------------------------ rows
 

@@ -117,6 +117,7 @@ class RecurrenceTable:
         else:
             recurrence.paused = action == PAUSE
         recurrence.next = int(record.following[0])
+        recurrence.come(record.stamp)
         return Outcome.DONE
 
     def _create(self, record: Record, document: dict[str, Any]) -> None:
@@ -165,7 +166,6 @@ class RecurrenceTable:
             fired for fired in recurrence.fired if (fired.sequence, fired.row) not in gone
         )
         recurrence.messages -= before - len(recurrence.fired)
-        recurrence.come(record.stamp)
 
     def fire(self, record: Record, chosen: npt.NDArray[np.intp] | None) -> tuple[U8, npt.NDArray[np.intp]]:
         """Apply the rows of a FIRE to the recurrences; returns an outcome each, and the rows whose messages are new.

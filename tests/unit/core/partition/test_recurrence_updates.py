@@ -10,8 +10,10 @@ from dueq.core.front import recurrence_documents
 from dueq.core.partition.partition import Partition
 from dueq.core.state.applied import Applied
 from dueq.core.state.recurrence_table import UPDATE
+from dueq.recurring.terms import Terms
+from dueq.recurring.ticks import due_of
 from dueq_codecs.records import Outcome, Record, RecordKind
-from tests.unit.core.partition.test_recurrences import AHEAD_MS, NOON, UID, Led, at, wish
+from tests.unit.core.partition.test_recurrences import AHEAD_MS, EVERY_MS, NOON, UID, Led, at, wish
 
 
 class Updated(Led):
@@ -71,3 +73,57 @@ def test_two_updates_at_once_leave_no_tick_out_though_a_message_stays_between_th
     assert (led.waits_for, led.shown(-2_390)["next"] - NOON) == (0, 0)
     led.go(-2_350, 10_000)
     assert sorted(led.brought) == list(range(0, 20_000, 1_000))
+
+
+DAY_MS = 24 * EVERY_MS
+SECOND_TICK, THIRD_TICK = 2_000, EVERY_MS
+
+
+def jittered() -> tuple[Updated, int]:
+    """Of ticks 0, 2,000 and an hour, the first is due hours after the second: their jitter changes their order.
+
+    Days between earlier ticks let such a jitter pass. Returns the due of the second, too.
+    """
+    instants = [NOON - day * DAY_MS for day in range(70, 0, -1)] + [
+        NOON,
+        NOON + SECOND_TICK,
+        NOON + THIRD_TICK,
+    ]
+    for jitter_ms in range(DAY_MS - 1, 0, -1):
+        terms = Terms(at_ms=tuple(instants), jitter_ms=jitter_ms)
+        first_ms = due_of(terms, "r", NOON) - NOON
+        second_ms = due_of(terms, "r", NOON + SECOND_TICK) - NOON
+        if first_ms > 2 * EVERY_MS and EVERY_MS // 4 < second_ms < EVERY_MS // 2:
+            break
+    led = Updated(every_ms=0, at_ms=instants, jitter_ms=jitter_ms, missed=100)
+    led.go(-AHEAD_MS, SECOND_TICK, 1_000)
+    assert led.brought == [0, SECOND_TICK]
+    return led, second_ms
+
+
+def test_an_update_begins_at_the_first_tick_though_its_message_is_due_after_those_of_others() -> None:
+    led, _ = jittered()
+    led.update(5_000, rank=1)
+    assert (led.brought, led.waits_for, led.shown(5_000)["next"] - NOON) == ([], 0, 0)
+    led.go(5_000, 6_000)
+    assert (led.brought, led.shown(6_000)["next"] - NOON) == ([0, SECOND_TICK], 0)
+
+
+def test_an_update_brings_a_tick_again_though_the_message_of_a_later_one_has_come() -> None:
+    led, second_ms = jittered()
+    led.update(second_ms, rank=1)
+    assert (led.brought, led.waits_for) == ([SECOND_TICK], 0)
+    led.go(second_ms, second_ms + 1_000)
+    assert led.brought == [SECOND_TICK, 0]
+    assert led.waits_for == THIRD_TICK
+
+
+def test_an_update_brings_a_tick_again_though_another_has_fired_since_a_later_one_has_come() -> None:
+    led, _ = jittered()
+    led.go(THIRD_TICK - AHEAD_MS, THIRD_TICK, 1_000)
+    assert led.brought == [0, SECOND_TICK, THIRD_TICK]
+    led.kept = {THIRD_TICK}
+    led.update(THIRD_TICK, rank=1)
+    assert (led.brought, led.waits_for) == ([SECOND_TICK, THIRD_TICK], 0)
+    led.go(THIRD_TICK, THIRD_TICK + 1_000)
+    assert led.brought == [SECOND_TICK, THIRD_TICK, 0]
