@@ -196,7 +196,7 @@ JITTER_MS_MAX: Final = 24 * 3600 * 1000
 MISSED_TICKS_MAX: Final = 100
 """Most missed ticks of a recurrence that are made up for."""
 MISSED_AFTER_MS: Final = 60_000
-"""A tick that could not fire for this long is missed; a younger one fires late."""
+"""A tick whose message could not come for this long is missed; a younger one fires late."""
 FIRE_AHEAD_MS: Final = 10_000
 """How long before its instant a tick is logged."""
 FIRED_AHEAD_MAX: Final = 16

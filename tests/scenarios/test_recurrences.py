@@ -131,9 +131,9 @@ def test_missed_ticks_are_looked_for_little_by_little(monkeypatch: pytest.Monkey
     """A leader that looked for those of hundreds of recurrences in one turn would be taken for dead."""
     asked: Counter[int] = Counter()  # ticks that may be looked at, by the instant up to which they are missed
 
-    def counting(terms: Terms, anchor_ms: int, tick_ms: int, until_ms: int) -> int:
+    def counting(terms: Terms, anchor_ms: int, tick_ms: int, until_ms: int, name: str) -> int:
         asked[until_ms] += terms.missed
-        return first_made_up(terms, anchor_ms, tick_ms, until_ms)
+        return first_made_up(terms, anchor_ms, tick_ms, until_ms, name)
 
     monkeypatch.setattr(recurrences, "first_made_up", counting)
     stage = Stage()

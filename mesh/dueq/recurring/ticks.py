@@ -58,22 +58,25 @@ def ticks_after(terms: Terms, anchor_ms: int, after_ms: int) -> Iterator[int]:
         after_ms = tick
 
 
-def first_made_up(terms: Terms, anchor_ms: int, tick_ms: int, until_ms: int) -> int:
+def first_made_up(terms: Terms, anchor_ms: int, tick_ms: int, until_ms: int, name: str) -> int:
     """Return the first missed tick that is made up for, or the first that was not missed; 0: there is neither.
 
     Args:
         terms: of the recurrence; the latest `missed` of the missed ticks are made up for.
         anchor_ms: as in `next_tick`.
         tick_ms: the first missed tick.
-        until_ms: ticks after this instant are not missed.
+        until_ms: ticks whose messages are due after this instant are not missed.
+        name: of the recurrence.
     """
     if not terms.missed:
-        return next_tick(terms, anchor_ms, until_ms)
+        # Those that are not missed begin within the jitter before that instant.
+        close = ticks_after(terms, anchor_ms, max(tick_ms, until_ms - terms.jitter_ms - 1))
+        return next((tick for tick in close if due_of(terms, name, tick) > until_ms), 0)
 
     def enough_after(after_ms: int) -> bool:
         for _ in range(terms.missed):
             after_ms = next_tick(terms, anchor_ms, after_ms)
-            if not after_ms or after_ms > until_ms:
+            if not after_ms or due_of(terms, name, after_ms) > until_ms:
                 return False
         return True
 

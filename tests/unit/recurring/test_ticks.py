@@ -118,13 +118,26 @@ def test_dates_end() -> None:
 )
 def test_the_latest_missed_ticks_are_made_up_for(missed: int, first: int) -> None:
     for terms in (Terms("* * * * *", missed=missed), Terms(every_ms=60_000, missed=missed)):
-        assert first_made_up(terms, 0, 60_000, 630_000) == first
+        assert first_made_up(terms, 0, 60_000, 630_000, "a") == first
+
+
+@pytest.mark.parametrize("missed", [0, 1, 2])
+@pytest.mark.parametrize("late", [0, 1, 4, 20])
+def test_what_its_jitter_holds_until_later_is_not_missed(missed: int, late: int) -> None:
+    """Of the ticks up to an instant the last one may be due after it: it is neither missed nor made up for."""
+    terms = Terms(every_ms=60_000, jitter_ms=59_000, missed=missed)
+    ticks = range(60_000, 6_000_000, 60_000)
+    dues = [due_of(terms, "a", tick) for tick in ticks]
+    for until_ms in range(dues[late], dues[late] + 120_000, 7_000):
+        late_ones = [tick for tick, due in zip(ticks, dues, strict=True) if due <= until_ms]
+        soonest = late_ones[-missed:][0] if missed else late_ones[-1] + 60_000
+        assert first_made_up(terms, 0, 60_000, until_ms, "a") == soonest
 
 
 def test_the_last_missed_tick_is_found_however_long_ago_the_first_was() -> None:
     terms = Terms("0 0 29 2 *", zone=BERLIN)
     first = next_tick(terms, 0, ms(datetime(1980, 1, 1, tzinfo=UTC)))
-    found = first_made_up(terms, 0, first, ms(datetime(2026, 1, 1, tzinfo=UTC)))
+    found = first_made_up(terms, 0, first, ms(datetime(2026, 1, 1, tzinfo=UTC)), "a")
     assert datetime.fromtimestamp(found / 1000, ZoneInfo(BERLIN)) == datetime(
         2024, 2, 29, tzinfo=ZoneInfo(BERLIN)
     )

@@ -108,7 +108,7 @@ class Course:
                 return f"{name} waits for {tick}, and has no message for it"
             return (
                 ""
-                if self._may_skip(record.stamp, known, terms, tick, following)
+                if self._may_skip(record.stamp, name, known, terms, tick, following)
                 else (f"{name} skips {tick}, up to {following}, at {record.stamp}, for no reason")
             )
         if following != wanted:
@@ -119,7 +119,9 @@ class Course:
             return f"{name} has a message for {tick}, and an unfinished one"
         return ""
 
-    def _may_skip(self, stamp: int, known: NaiveRecurrence, terms: Terms, tick: int, following: int) -> bool:
+    def _may_skip(
+        self, stamp: int, name: str, known: NaiveRecurrence, terms: Terms, tick: int, following: int
+    ) -> bool:
         after_tick = next_tick(terms, known.anchor, tick)
         if (
             terms.overlap == "skip"
@@ -131,12 +133,12 @@ class Course:
         if tick <= known.past or tick in known.coming:
             return following == next_tick(terms, known.anchor, max(tick, known.past))
         missed_ms = stamp - limits.MISSED_AFTER_MS
-        if tick > missed_ms:
+        if due_of(terms, name, tick) > missed_ms:
             return False
         # No tick is skipped that is one of the latest so many of those that were missed, or was not missed.
         left_ms = following or limits.DUE_MS_MAX
         for _ in range(terms.missed):
-            if not left_ms or left_ms > missed_ms:
+            if not left_ms or due_of(terms, name, left_ms) > missed_ms:
                 return False
             left_ms = next_tick(terms, known.anchor, left_ms)
         return bool(terms.missed) or following == next_tick(

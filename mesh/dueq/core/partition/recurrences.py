@@ -300,15 +300,18 @@ class Recurrences:
         try:
             if recurrence.has_message(tick):
                 return tick, next_tick(terms, anchor_ms, max(tick, recurrence.past)), 0
-            if tick <= missed_ms and (first := first_made_up(terms, anchor_ms, tick, missed_ms)) != tick:
-                return tick, first, 0
+            due_ms = due_of(terms, recurrence.name, tick)
+            if due_ms <= missed_ms:
+                first = first_made_up(terms, anchor_ms, tick, missed_ms, recurrence.name)
+                if first != tick:
+                    return tick, first, 0
             following = next_tick(terms, anchor_ms, tick)
         except ZoneInfoNotFoundError:
             self._ctx.log("error", "recurrence.zone_unknown", name=recurrence.name, zone=terms.zone)
             self._looks.set(recurrence.number, now_ms + _NO_RULES_MS)
             return None
         skips = terms.overlap == "skip" and recurrence.unfinished
-        return tick, following, 0 if skips else due_of(terms, recurrence.name, tick)
+        return tick, following, 0 if skips else due_ms
 
     def _waits_until_ms(self, recurrence: Recurrence, terms: Terms, now_ms: int) -> int:
         """Return when a recurrence can be decided about: a message that is unfinished now may not be at the tick."""

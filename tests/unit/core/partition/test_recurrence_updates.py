@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
+from dueq import limits
 from dueq.core.front import recurrence_documents
 from dueq.core.partition.partition import Partition
 from dueq.core.state.applied import Applied
@@ -73,6 +75,30 @@ def test_two_updates_at_once_leave_no_tick_out_though_a_message_stays_between_th
     assert (led.waits_for, led.shown(-2_390)["next"] - NOON) == (0, 0)
     led.go(-2_350, 10_000)
     assert sorted(led.brought) == list(range(0, 20_000, 1_000))
+
+
+@pytest.mark.parametrize("missed", [0, 1])
+def test_an_update_loses_no_tick_whose_message_is_still_to_come_though_the_tick_is_long_ago(
+    missed: int,
+) -> None:
+    jitter_ms = EVERY_MS - 1
+    due_ms = due_of(Terms(every_ms=EVERY_MS, jitter_ms=jitter_ms), "r", NOON) - NOON
+    assert due_ms > 10 * limits.MISSED_AFTER_MS
+    led = Updated(jitter_ms=jitter_ms, missed=missed)
+    led.go(-AHEAD_MS, 0, 1_000)
+    led.update(due_ms - 5_000, rank=1)
+    assert led.brought == []
+    led.go(due_ms - 5_000, due_ms)
+    assert led.brought == [0]
+
+
+def test_a_tick_that_nobody_has_fired_is_missed_a_minute_after_its_message_should_have_come() -> None:
+    jitter_ms = EVERY_MS - 1
+    due_ms = due_of(Terms(every_ms=EVERY_MS, jitter_ms=jitter_ms), "r", NOON) - NOON
+    for late_ms, brought in ((limits.MISSED_AFTER_MS - 1, [0]), (limits.MISSED_AFTER_MS, [])):
+        led = Updated(jitter_ms=jitter_ms, missed=0)
+        led.go(due_ms + late_ms, due_ms + late_ms + 1)
+        assert led.brought == brought
 
 
 DAY_MS = 24 * EVERY_MS
