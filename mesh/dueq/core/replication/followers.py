@@ -105,7 +105,9 @@ class Followers:
         if progress is None:
             return
         self._same_life(progress, peer)
-        if mismatch.installing or mismatch.end < self._must_hold(peer, progress):
+        # What a follower has acked in this life, it holds until it says that it is being filled. A message of this life
+        # that says otherwise is an old one.
+        if mismatch.installing or max(mismatch.end, progress.match) < self._must_hold(peer, progress):
             self._distrust(peer, progress, mismatch)
         if mismatch.installing:
             progress.wiped(log.start)
@@ -122,10 +124,8 @@ class Followers:
     def _must_hold(self, peer: Peer, progress: Progress) -> int:
         """The last record that a follower has if nothing was lost: acked by its disk or, in the ISR, trimmed here."""
         best = progress.best if progress.best_store == peer.store_id else 0
-        before = self._log.start - 1
-        # If a follower has acked that much in this life, a message of it that says otherwise is an old one.
-        if progress.match < before and self._isr.counts(peer.broker_id, peer.store_id):
-            return max(best, before)
+        if self._isr.counts(peer.broker_id, peer.store_id):
+            return max(best, self._log.start - 1)
         return best
 
     def _distrust(self, peer: Peer, progress: Progress, mismatch: Mismatch) -> None:
