@@ -171,7 +171,7 @@ def page(after: str = "") -> Call[Page]:
     """Read the endpoints of the next topics after a name, with their secrets."""
 
     def finish(found: Inspection) -> Page:
-        newest: dict[str, StoredEndpoint] = {}
+        newest: dict[str, tuple[tuple[int, int], StoredEndpoint]] = {}
         ends = []
         for text in found.documents.values():
             part = json.loads(text)
@@ -179,14 +179,15 @@ def page(after: str = "") -> Call[Page]:
                 each = StoredEndpoint(
                     row["topic"], row["version"], row["paused"], row["paused_until_ms"], row["endpoint"]
                 )
-                known = newest.get(each.topic)
-                if known is None or known.settings_version < each.settings_version:
-                    newest[each.topic] = each
+                # Versions begin anew with a topic that is made again; uids grow. Older builds do not tell them.
+                age = row.get("uid", 0), each.settings_version
+                if each.topic not in newest or newest[each.topic][0] < age:
+                    newest[each.topic] = age, each
             if part["more"]:
                 ends.append(part["endpoints"][-1]["topic"])
         # Behind the end of one broker's part there may be more that it knows of.
         end = min(ends, default="")
-        return Page([newest[topic] for topic in sorted(newest) if not end or topic <= end], end)
+        return Page([newest[topic][1] for topic in sorted(newest) if not end or topic <= end], end)
 
     return Call(lambda call, at: events.Inspect(call, at, f"endpoints {after}"), finish)
 

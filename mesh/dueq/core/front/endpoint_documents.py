@@ -26,6 +26,7 @@ def _shown(topic: Topic) -> dict[str, Any]:
     settings = topic.settings
     return {
         "topic": topic.name,
+        "uid": topic.uid,
         "version": settings.version,
         "paused": settings.paused,
         "paused_until_ms": settings.paused_until_ms,
