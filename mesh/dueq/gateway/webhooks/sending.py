@@ -181,7 +181,7 @@ class _Protocol(ResponseHandler):
         if self._body is not None:  # it came in one piece with the end of the answer
             self._end()
             return
-        if head.code >= 200 or head.code == 101:
+        if not 100 <= head.code < 200 or head.code == 101:  # as the session takes them
             self._heads, self._body = 0, body
         super().feed_data(data, size)
 

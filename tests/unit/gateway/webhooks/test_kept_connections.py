@@ -21,6 +21,7 @@ from dueq.gateway.webhooks.sending import Sender
 LOOPBACK = Addresses(["127.0.0.0/8"])
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 TAKEN = b"HTTP/1.1 204 No Content\r\n\r\n"
+TOO_LOW = b"HTTP/1.1 099 No\r\ncontent-length: 0\r\n\r\n"
 LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -93,7 +94,7 @@ class Connection:
         self._writer.close()
 
 
-@pytest.mark.parametrize("first", [TAKEN, OK, b"HTTP/1.1 101 Switching Protocols\r\n\r\n"])
+@pytest.mark.parametrize("first", [TAKEN, OK, b"HTTP/1.1 101 Switching Protocols\r\n\r\n", TOO_LOW])
 @pytest.mark.parametrize("late", [OK, OK[:9], LATE, b"HTTP/1.1 100 Continue\r\n\r\n", b"\r\n", b"junk"])
 def test_what_nobody_has_asked_for_answers_no_request(first: bytes, late: bytes) -> None:
     """A receiver that answered twice acknowledged the next message, which it had not even read."""
