@@ -227,7 +227,7 @@ class Worker:
 
         What comes from a topic that is paused was triggered. No pause without an end holds that, here neither.
         """
-        if self._held or 0 < message.expires <= self.now_ms():
+        if self._stopping or self._held or 0 < message.expires <= self.now_ms():
             return False
         return self._pause_ends_ms != _NEVER_MS or message.released_at > self._paused_ms
 
@@ -278,7 +278,7 @@ class Worker:
                 if not await self._is_extended(message, self._timeout_s):
                     break
                 renewals -= 1
-            found = found and not self._stopping and self._may_be_sent(message)
+            found = found and self._may_be_sent(message)
         finally:
             if not found:
                 self._share.give_up()
@@ -349,7 +349,9 @@ class Worker:
             self._count(Verdict(Fate.DEAD, str(refused)), 0.0)
             await self._end(message, "nack", dead=True, reason=str(refused))
             return
-        if request.timeout_s > self._timeout_s and not await self._is_extended(message, request.timeout_s):
+        if request.timeout_s > self._timeout_s and not (
+            await self._is_extended(message, request.timeout_s) and self._may_be_sent(message)
+        ):
             await self._give_back(message)
             return
         answer = await request.sent_by(self._sender, self.endpoint.name)
