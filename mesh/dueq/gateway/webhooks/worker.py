@@ -88,10 +88,12 @@ class Worker:
         self._pause_ends_ms = 0
         # When a pause without an end was seen first.
         self._paused_ms = 0
-        # Until when the topic is to be paused, as the receiver has asked last, Unix ms.
+        # Until when the receiver has asked for a pause, Unix ms: last since this worker was left.
         self._asked_ms = 0
-        # Until when it was paused for that, Unix ms, and when that was answered, by the loop's clock.
-        self._told_ms, self._told_s = 0, 0.0
+        # Such an instant that the topic is still to be told of, Unix ms; 0: none.
+        self._untold_ms = 0
+        # When the topic was told of all that the receiver has asked for, by the loop's clock.
+        self._told_s = 0.0
         self._holding: asyncio.Task[None] | None = None
         # When the last look began that found the endpoint as it is served here, by the loop's clock.
         self._looked_s = 0.0
@@ -123,9 +125,7 @@ class Worker:
         counters = self.counters
         if not endpoint.paused or endpoint.paused_until_ms:
             until_ms = endpoint.paused_until_ms if endpoint.paused else 0
-            told = counters.held_until_ms <= max(
-                self._pause_ends_ms, self._told_ms if began_s > self._told_s else 0
-            )
+            told = counters.held_until_ms <= self._pause_ends_ms or began_s > self._told_s
             counters.held_until_ms = until_ms if told else max(counters.held_until_ms, until_ms)
         ends_ms = (endpoint.paused_until_ms or _NEVER_MS) if endpoint.paused else 0
         if ends_ms == _NEVER_MS and self._pause_ends_ms != _NEVER_MS:
@@ -407,24 +407,26 @@ class Worker:
         held_ms = self._asked_ms if self._stopping else self.counters.held_until_ms
         if until_ms < held_ms + limits.WEBHOOK_DELAY_MS_MIN:
             return
-        self._asked_ms = until_ms
-        if not self._stopping:
+        self._untold_ms, self._told_s = until_ms, math.inf
+        if self._stopping:
+            self._asked_ms = until_ms
+        else:
             self.counters.held_until_ms = until_ms
         if self._holding is None or self._holding.done():
             self._holding = asyncio.create_task(self._hold_topic())
 
     async def _hold_topic(self) -> None:
-        held_ms = 0
-        while held_ms < self._asked_ms:
-            held_ms = self._asked_ms
+        while held_ms := self._untold_ms:
+            self._untold_ms = 0
             try:
                 done = await self._client.connection.follow(endpoints.hold(self.endpoint, held_ms), None)
             except DueqError as error:
                 log.warning("endpoint.not_held", endpoint=self.endpoint.name, error=str(error))
-                return
+                continue
             if done is not None:
-                self._told_ms, self._told_s = held_ms, asyncio.get_running_loop().time()
                 log.info("endpoint.held", endpoint=self.endpoint.name, until_ms=held_ms)
+                if not self._untold_ms:
+                    self._told_s = asyncio.get_running_loop().time()
 
     async def _disable(self, reason: str) -> None:
         """Disable the endpoint, as it was when the request was sent."""

@@ -111,7 +111,7 @@ def test_a_pause_that_the_topic_was_told_of_ends_with_it_though_no_look_has_seen
         stage.come(0)
         stage.answer("m0", 429, "3600")
         await stage.settled.get()
-        while stage.worker._told_ms != stage.counters.held_until_ms:
+        while not stage.held:
             await asyncio.sleep(0)
         stage.seen(StoredEndpoint("bills", 9, False, 0, stage.endpoint.document))
         assert stage.counters.held_until_ms, "this look had begun before"
