@@ -40,9 +40,10 @@ _PUT_BACK_S: Final = 1.0
 """How long a message waits at least that was given back unsent."""
 _HELD_S: Final = 5.0
 """Longest time for that in a pause: its topic keeps messages longer, and lets them go when somebody ends the pause."""
+_SIFTED_MIN: Final = 128
 _SIFTED_MAX: Final = 256
-"""Credit for messages that a filter may not want: they wait for a look at what the filter is by now. It is no more than
-a few windows, since what the filter wants takes it, too, and another gateway may have a slot for that sooner."""
+"""Credit for messages that a filter may not want: they wait for a look at what the filter is by now. It is a few
+windows, since what the filter wants takes it, too, but not so few messages that the looks would set the pace."""
 _BLIND_S: Final = 30.0
 """How long they wait where such looks fail: each time they are leased costs the mesh two records."""
 _UNSETTLED_MIN: Final = 2
@@ -76,7 +77,10 @@ class Worker:
         # How often the lease of a message that waits for a slot is renewed: for longer than a request may take.
         self._renewals = math.ceil(self._timeout_s / (_SPARE_S - _MARGIN_S)) + 1
         self._window = Window(endpoint.document["in_flight"])
-        self._sifted_most = min(_SIFTED_MAX, 4 * self._window.most) if endpoint.document["filter"] else 0
+        most = self._window.most
+        self._credit = most + max(most // 2, _UNSETTLED_MIN)
+        if endpoint.document["filter"]:
+            self._credit += min(max(4 * most, _SIFTED_MIN), _SIFTED_MAX)
         counters.window, counters.held_until_ms = self._window.limit, 0
         self._slot = asyncio.Event()
         self._share = room.share(self._slot.set)
@@ -100,8 +104,8 @@ class Worker:
         self._blind, self._look, self._ask = False, asyncio.Event(), ask
         # What the filter does not want, until such a look says that this is the filter.
         self._unwanted: dict[asyncio.Task[None], AsyncMessage] = {}
-        # Taken, and neither sent nor settled.
-        self._taken: AsyncMessage | None = None
+        # Taken, and neither sent nor settled: the first is next.
+        self._taken: list[AsyncMessage] = []
         self._running = asyncio.create_task(self._run(), name=f"webhooks of {endpoint.name}")
         self._running.add_done_callback(self._looked_at)
 
@@ -167,7 +171,7 @@ class Worker:
         consumer = self._client.consumer(
             self.endpoint.topic,
             self._timeout_s + _SPARE_S,
-            self._window.most + max(self._window.most // 2, _UNSETTLED_MIN) + self._sifted_most,
+            self._credit,
             credit_bytes=limits.WEBHOOK_CREDIT_BYTES,
             on_lease_lost=self._lease_lost,
             detached=True,
@@ -176,16 +180,16 @@ class Worker:
         log.info("endpoint.served", endpoint=name, topic=topic, version=self.endpoint.version)
         try:
             async for message in consumer:
-                self._taken = message
+                self._taken = [message]
                 if not self._may_be_sent(message):
                     await self._give_back(message)
                 elif not passes(message, self.endpoint.document["filter"]):
                     self._sift(message)
-                elif await self._has_slot(message):
+                elif await self._has_slot(message, consumer):
                     self._begin(message)
                 else:
                     await self._give_back(message)
-                self._taken = None
+                self._taken = []
         except DueqError as error:
             log.error("endpoint.left", endpoint=name, topic=topic, error=str(error))
         finally:
@@ -199,8 +203,7 @@ class Worker:
         unsent = [message for task, message in self._unwanted.items() if not task.done()]
         for task in self._unwanted:
             task.cancel()
-        if self._taken is not None:
-            unsent.append(self._taken)
+        unsent += self._taken
         with contextlib.suppress(DueqError):
             for message in unsent:
                 await message.release(wait=False)
@@ -261,7 +264,7 @@ class Worker:
         else:
             await self._give_back(message)
 
-    async def _has_slot(self, message: AsyncMessage) -> bool:
+    async def _has_slot(self, message: AsyncMessage, consumer: AsyncConsumer) -> bool:
         """Wait for a slot with enough of the lease left, and renew the lease if that takes long.
 
         Given back, the message would go behind all that is due. Requests end within their time-out, unless they have
@@ -278,11 +281,27 @@ class Worker:
                 if not await self._is_extended(message, self._timeout_s):
                     break
                 renewals -= 1
+                if self.endpoint.document["filter"]:
+                    await self._lighten(consumer)
             found = found and self._may_be_sent(message)
         finally:
             if not found:
                 self._share.give_up()
         return found
+
+    async def _lighten(self, consumer: AsyncConsumer) -> None:
+        """Give back what has come behind a message that waits long, but for what the filter does not want.
+
+        That is more than a window, and some of their leases would end before it is their turn.
+        """
+        self._taken += await consumer.receive(self._credit, 0)
+        while len(self._taken) > 1:
+            message = self._taken[-1]
+            if self._may_be_sent(message) and not passes(message, self.endpoint.document["filter"]):
+                self._sift(message)
+            else:
+                await self._give_back(message)
+            self._taken.pop()
 
     async def _slot_within(self, seconds: float) -> bool:
         """Wait for a slot for so long, and take up the turn in which one comes; returns whether there is one."""

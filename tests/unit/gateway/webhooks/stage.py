@@ -57,6 +57,7 @@ class Stage:
         held: until when it wanted the topic to be paused.
         answers: of the receiver, by the message's id; a message without one is not answered.
         mesh: what the steps return, or raise.
+        credit: of its consumer.
         looks: one for each time that it asked for a look at the mesh.
         timeouts: of requests, other than 15 s, by the message's id.
     """
@@ -77,7 +78,7 @@ class Stage:
         self.mesh: Any = True
         self.timeouts: dict[str, float] = {}
         self.closed = asyncio.Event()
-        self.outcome = Outcome.DONE
+        self.outcome, self.credit = Outcome.DONE, 0
         self.connection = self
         self.now_ms = 1_000_000
         self.counters = Counters()
@@ -106,11 +107,16 @@ class Stage:
     # the client and its consumer
     def consumer(self, topic: str, lease: float, credit: int, **more: Any) -> Stage:
         assert (topic, lease, more["detached"]) == ("bills", 25.0, True)
+        self.credit = credit
         return self
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while True:
             yield await self.messages.get()
+
+    async def receive(self, most: int, timeout: float) -> list[Message]:
+        assert timeout == 0, "a slot may come"
+        return [self.messages.get_nowait() for _ in range(min(most, self.messages.qsize()))]
 
     async def close(self) -> None:
         self.closed.set()
