@@ -90,8 +90,10 @@ class Worker:
         self._gone_s = 0.0
         # When the pause of the topic ends by itself, as last seen, Unix ms; 0: it was not paused.
         self._pause_ends_ms = 0
-        # When a pause without an end was seen first.
+        # When a pause without an end was seen first, Unix ms.
         self._paused_ms = 0
+        # Of the topic's settings, as last seen.
+        self._settings_version = endpoint.settings_version
         # Until when the receiver has asked for a pause, Unix ms: last since this worker was left.
         self._asked_ms = 0
         # Such an instant that the topic is still to be told of, Unix ms; 0: none.
@@ -132,9 +134,11 @@ class Worker:
             told = counters.held_until_ms <= self._pause_ends_ms or began_s > self._told_s
             counters.held_until_ms = until_ms if told else max(counters.held_until_ms, until_ms)
         ends_ms = (endpoint.paused_until_ms or _NEVER_MS) if endpoint.paused else 0
-        if ends_ms == _NEVER_MS and self._pause_ends_ms != _NEVER_MS:
+        # One change of the settings neither ends a pause and begins another, nor makes the topic again.
+        same = 0 <= endpoint.settings_version - self._settings_version <= 1
+        if ends_ms == _NEVER_MS and not (same and self._pause_ends_ms == _NEVER_MS):
             self._paused_ms = self.now_ms()
-        self._pause_ends_ms = ends_ms
+        self._pause_ends_ms, self._settings_version = ends_ms, endpoint.settings_version
         if began_s > self._gone_s:  # if it was disabled, it was made again as it was since
             self._gone = False
         self._blind, self._looked_s = False, began_s

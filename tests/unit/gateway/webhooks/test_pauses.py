@@ -240,6 +240,26 @@ def test_a_pause_without_an_end_holds_what_is_here_already_and_nothing_that_is_t
     play(story)
 
 
+def test_another_pause_holds_what_has_come_since_the_one_that_was_seen() -> None:
+    """Between two looks somebody has resumed the topic and paused it again; both are changes of its settings."""
+
+    async def story() -> None:
+        stage = Stage(in_flight=1)
+        stage.come(0)
+        assert await stage.begun.get() == "m0"
+        stage.seen(StoredEndpoint("bills", 8, True, 0, stage.endpoint.document))
+        stage.come(1, released_at=1_000_300)
+        stage.now_ms = 1_000_600
+        stage.seen(StoredEndpoint("bills", 10, True, 0, stage.endpoint.document))
+        stage.come(2, released_at=1_000_601)
+        assert await stage.settled.get() == ("m1", "release", 1.0)
+        stage.answer("m0", 204)
+        assert await stage.begun.get() == "m2", "it was triggered in the pause"
+        await stage.worker.stop(0)
+
+    play(story)
+
+
 def test_410_disables_the_endpoint_once_and_gives_everything_back() -> None:
     async def story() -> None:
         stage = Stage()
