@@ -13,6 +13,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from dueq.client import arguments, times, topic_changes
@@ -101,6 +102,7 @@ class StoredEndpoint:
         settings_version: of the topic's settings.
         paused, paused_until_ms: as the settings have them.
         document: of the endpoint, see `dueq_codecs.endpoint`.
+        agreed: all brokers that are known have answered, and told this document.
     """
 
     topic: str
@@ -108,6 +110,7 @@ class StoredEndpoint:
     paused: bool
     paused_until_ms: int
     document: Document = field(repr=False)
+    agreed: bool = True
 
     @property
     def name(self) -> str:
@@ -171,7 +174,7 @@ def page(after: str = "") -> Call[Page]:
     """Read the endpoints of the next topics after a name, with their secrets."""
 
     def finish(found: Inspection) -> Page:
-        newest: dict[str, tuple[tuple[int, int], StoredEndpoint]] = {}
+        told: dict[str, list[tuple[tuple[int, int], StoredEndpoint]]] = {}
         ends = []
         for text in found.documents.values():
             part = json.loads(text)
@@ -181,15 +184,22 @@ def page(after: str = "") -> Call[Page]:
                 )
                 # Versions begin anew with a topic that is made again; uids grow. Older builds do not tell them.
                 age = row.get("uid", 0), each.settings_version
-                if each.topic not in newest or newest[each.topic][0] < age:
-                    newest[each.topic] = age, each
+                told.setdefault(each.topic, []).append((age, each))
             if part["more"]:
                 ends.append(part["endpoints"][-1]["topic"])
         # Behind the end of one broker's part there may be more that it knows of.
         end = min(ends, default="")
-        return Page([newest[topic][1] for topic in sorted(newest) if not end or topic <= end], end)
+        topics = [topic for topic in sorted(told) if not end or topic <= end]
+        return Page([_newest(told[topic], len(found.endpoints)) for topic in topics], end)
 
     return Call(lambda call, at: events.Inspect(call, at, f"endpoints {after}"), finish)
+
+
+def _newest(told: Sequence[tuple[tuple[int, int], StoredEndpoint]], brokers: int) -> StoredEndpoint:
+    """Return the newest of what so many brokers tell of one endpoint, each with its age."""
+    _, newest = max(told, key=itemgetter(0))
+    same = [each for _, each in told if each.document == newest.document]
+    return replace(newest, agreed=len(same) == brokers)
 
 
 def every() -> Steps[list[StoredEndpoint]]:

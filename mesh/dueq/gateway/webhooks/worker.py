@@ -46,6 +46,8 @@ _SIFTED_MAX: Final = 256
 windows, since what the filter wants takes it, too, but not so few messages that the looks would set the pace."""
 _BLIND_S: Final = 30.0
 """How long they wait where such looks fail: each time they are leased costs the mesh two records."""
+_DOUBT_S: Final = 5.0
+"""So it is once no look has found brokers agreed for that time: most hear of a change within milliseconds."""
 _UNSETTLED_MIN: Final = 2
 """Least credit beside what may be under way: for acks that are not confirmed yet."""
 
@@ -101,8 +103,8 @@ class Worker:
         # When the topic was told of all that the receiver has asked for, by the loop's clock.
         self._told_s = 0.0
         self._holding: asyncio.Task[None] | None = None
-        # When the last look began that found the endpoint as it is served here, by the loop's clock.
-        self._looked_s = 0.0
+        # When the last look began in which all brokers told the endpoint as it is served here, by the loop's clock.
+        self._looked_s = asyncio.get_running_loop().time()
         self._blind, self._look, self._ask = False, asyncio.Event(), ask
         # What the filter does not want, until such a look says that this is the filter.
         self._unwanted: dict[asyncio.Task[None], AsyncMessage] = {}
@@ -141,7 +143,9 @@ class Worker:
         self._pause_ends_ms, self._settings_version = ends_ms, endpoint.settings_version
         if began_s > self._gone_s:  # if it was disabled, it was made again as it was since
             self._gone = False
-        self._blind, self._looked_s = False, began_s
+        if endpoint.agreed:
+            self._looked_s = began_s
+        self._blind = began_s > self._looked_s + _DOUBT_S
         self._has_looked()
 
     def _has_looked(self) -> None:

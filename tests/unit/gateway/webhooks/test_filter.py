@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("aiohttp")
@@ -95,6 +97,26 @@ def test_what_a_filter_has_taken_beyond_the_window_goes_back_before_its_lease_en
         stage.answer("m0", 204)
         assert await stage.settled.get() == ("m0", "ack")
         assert await stage.begun.get() == "m1"
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_what_the_filter_does_not_want_waits_while_brokers_do_not_agree_on_it() -> None:
+    """The endpoint may have another filter by now, or none; if it is gone, others may want the message."""
+
+    async def story() -> None:
+        stage = Stage(wanted={"kind": ["invoice"]})
+        stage.come(0, kind="other")
+        await stage.looks.get()
+        stage.seen(replace(stage.endpoint, agreed=False), now_s())
+        await stage.looks.get()
+        assert stage.settled.empty(), "most hear of a change within milliseconds"
+        stage.seen(replace(stage.endpoint, agreed=False), now_s() + 60)
+        assert await stage.settled.get() == ("m0", "release", 30.0)
+        stage.come(1, kind="invoice")
+        assert await stage.begun.get() == "m1", "others do not"
+        assert stage.counters.filtered == 0
         await stage.worker.stop(0)
 
     play(story)
