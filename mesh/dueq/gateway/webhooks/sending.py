@@ -31,7 +31,7 @@ _KEPT_ALIVE_S: Final = 4.0
 _DRAINED_BYTES: Final = 16 << 10
 """Longest answer that is read so that its connection can be used again."""
 _DRAINED_S: Final = 1.0
-"""Longest time for that."""
+"""Longest time for that, within the time-out: who has sent the message may have little time left to settle it."""
 _AT_ONCE_BYTES: Final = 1 << 20
 """Longest payload that is given to the connection in one piece."""
 
@@ -263,7 +263,8 @@ class Sender:
             return Answer(0, _said(error), seconds=loop.time() - begun)
         seconds = loop.time() - begun
         good = 200 <= response.status < 300
-        text = await _beginning(response, _DRAINED_BYTES if good else REASON_BYTES_MAX)
+        drained_s = min(_DRAINED_S, timeout_s - seconds)
+        text = await _beginning(response, _DRAINED_BYTES if good else REASON_BYTES_MAX, drained_s)
         return Answer(response.status, "" if good else text, response.headers.get("retry-after", ""), seconds)
 
     async def _begun(
@@ -288,11 +289,11 @@ class Sender:
         )  # fmt: skip
 
 
-async def _beginning(response: aiohttp.ClientResponse, most: int) -> str:
-    """Return the beginning of the body, as far as it comes soon; a longer body costs the connection."""
+async def _beginning(response: aiohttp.ClientResponse, most: int, seconds: float) -> str:
+    """Return the beginning of the body, as far as it comes in time; a longer body costs the connection."""
     found = b""
     try:
-        async with asyncio.timeout(_DRAINED_S):
+        async with asyncio.timeout(seconds):
             while len(found) <= most and (part := await response.content.read(most + 1 - len(found))):
                 found += part
     except (TimeoutError, aiohttp.ClientError, OSError):

@@ -224,3 +224,24 @@ def test_what_a_receiver_has_begun_to_answer_is_not_sent_again(said: bytes) -> N
             assert (taken, answer.status) == (1, 0)
 
     asyncio.run(asyncio.wait_for(story(), 20))
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_the_rest_of_an_answer_is_waited_for_no_longer_than_the_answer(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """The lease of the message may end soon after that, and the answer is to be settled before."""
+
+    async def story() -> None:
+        monkeypatch.setattr(sending, "_DRAINED_S", 3600.0)
+        receiver = Receiver()
+        async with receiver.listening() as sender:
+            headers: CIMultiDict[str] = CIMultiDict()
+            sending_it = asyncio.create_task(sender.send("POST", receiver.url, headers, b"1", 0.5))
+            connection = await receiver.connections.get()
+            assert await connection.request() == b"1"
+            connection.say(b"HTTP/1.1 %d X\r\ncontent-length: 3\r\n\r\nno" % status)
+            assert (await sending_it).status == status
+            assert await connection.request() == b"", "it is used for nothing else"
+
+    asyncio.run(asyncio.wait_for(story(), 20))
