@@ -48,7 +48,7 @@ from dueq.core.turn.mesh_time import MeshTime
 from dueq.core.turn.metrics import CoreMetrics
 from dueq.instant import Now
 from dueq_codecs.messages import BrokerMessage, ConsumerAction, ConsumerFrame, Push, PushChunk
-from dueq_codecs.records import U64, Record, RecordKind
+from dueq_codecs.records import U64, Record
 
 LOOK_US: Final = 20_000
 """Least time between two looks at the timers of leases."""
@@ -205,8 +205,6 @@ class TopicDispatcher:
             return
         self._dirty = True
         self._changes.applied(lane, record, applied, now)
-        if record.kind == RecordKind.GROUP:
-            self._resending.push_again(lane, lane.take_resting())
 
     def wake(self) -> None:
         """Triggered messages were brought to memory."""

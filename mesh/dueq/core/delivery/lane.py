@@ -185,8 +185,6 @@ class Lane:
         self._expired: list[Entries] = []
         # Of LAPSEs that are in the log and not applied yet.
         self._lapsing: set[int] = set()
-        # Leases that their consumers lack, and that wait for the end of a pause of their groups: tokens by slot.
-        self._resting: dict[int, int] = {}
 
     def allowed(self, now: Now) -> int:
         """Return how many messages may be leased now by the topic's rate."""
@@ -433,6 +431,11 @@ class Lane:
         """Have those of these leases ended that were never pushed."""
         self.end_now(slots[self.leases.phase[slots] == Phase.GRANTED], now)
 
+    def return_pushed(self, slots: Slots, now: Now) -> None:
+        """Have these leases ended at once though they were pushed: who had them is gone, or has said goodbye."""
+        self.leases.phase[slots] = Phase.RETURNED
+        self.end_now(slots, now)
+
     def take_back(self, slots: Slots, now: Now) -> None:
         """These cannot leave, their consumer being gone: what it may have already waits for it without a payload."""
         self.return_granted(slots, now)
@@ -445,11 +448,10 @@ class Lane:
 
     def groups_silenced(self, now: Now) -> None:
         """Groups may be paused: have the leases of their messages ended that were not pushed."""
-        if self.partition.timeline.groups.paused:
-            slots = np.fromiter(self.leases.slot_of.values(), np.intp, len(self.leases))
-            silent = self.are_silent(self.leases.entry.take(slots))
-            if silent is not None:
-                self.return_granted(slots[silent], now)
+        slots = np.flatnonzero(self.leases.phase[: self.leases.high] == Phase.GRANTED)
+        silent = self.are_silent(self.leases.entry.take(slots))
+        if silent is not None:
+            self.end_now(slots[silent], now)
 
     def end_leases(self, now: Now, look_us: int, retry_us: int) -> None:
         """Propose EXPIRE for leases that ran out at their consumer, RELEASE for those that never got there.
@@ -604,38 +606,6 @@ class Lane:
         mine = are_triggered(self.leases.entry.take(slots))
         self.hold_up(slots[~mine])
         found: Slots = slots[mine]
-        return found
-
-    # -------------------------------------------------------------- pauses of groups
-
-    def only_open(self, slots: Slots) -> Slots:
-        """Return the leases of these that may be pushed again; those of paused groups wait for something else.
-
-        They wait without their payloads: these would take the room of other groups for as long as the leases last.
-        """
-        silent = self.are_silent(self.leases.entry.take(slots))
-        if silent is None:
-            return slots
-        resting = slots[silent & (self.leases.phase[slots] == Phase.AGAIN)]
-        self.leases.stay_pushed(resting)
-        self._resting.update(zip(resting.tolist(), self.leases.token[resting].tolist(), strict=True))
-        found: Slots = slots[~silent]
-        return found
-
-    def stop_resting(self, slots: Slots) -> None:
-        """Their consumer does not lack these, or is to have them under new tokens."""
-        if self._resting:
-            for slot in slots.tolist():
-                self._resting.pop(slot, None)
-
-    def take_resting(self) -> Slots:
-        """Something else is set for a group: take the leases out that wait for that."""
-        if not self._resting:
-            return np.zeros(0, np.intp)
-        slots = np.fromiter(self._resting, np.intp, len(self._resting))
-        same = self.leases.same(slots, np.fromiter(self._resting.values(), np.uint64, len(slots)))
-        self._resting.clear()
-        found: Slots = slots[same & (self.leases.phase[slots] == Phase.PUSHED)]
         return found
 
     # -------------------------------------------------------------- jobs

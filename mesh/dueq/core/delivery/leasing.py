@@ -227,7 +227,6 @@ class Leasing:
                 again.appendleft((lane, slots[AGAIN_ROWS:], tokens[AGAIN_ROWS:]))
                 slots, tokens = slots[:AGAIN_ROWS], tokens[:AGAIN_ROWS]
             slots = slots[lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.AGAIN)]
-            slots = lane.only_open(slots)
             if len(slots):
                 entries = lane.leases.entry.take(slots)
                 lane.leases.unstage(slots)

@@ -267,7 +267,6 @@ class Pulls:
             keys, tokens = keys_of(rows.take(slots)).tolist(), leases.token[slots].tolist()
             lacks = np.array([pairs.get(key) != token for key, token in zip(keys, tokens, strict=True)])
             leases.stay_pushed(slots[~lacks])
-            lane.stop_resting(slots[~lacks])
             slots = slots[lacks]
             own = rows["consumer_low"][slots] == process
             others = self._renewals.choose(lane, slots[~own], session) if may_renew else NO_SLOTS

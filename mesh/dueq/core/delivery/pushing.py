@@ -173,8 +173,6 @@ class Pushing:
             if slots is not None and lane.is_silent(mesh_ms):
                 slots = lane.only_triggered(slots)
             if slots is not None and len(slots):
-                slots = lane.only_open(slots)
-            if slots is not None and len(slots):
                 parts.append((lane, slots))
         if not parts:
             return

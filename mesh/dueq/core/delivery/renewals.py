@@ -7,7 +7,8 @@ The processes are those of a consumer with a name, or those that pull by a name.
 Each counts as another attempt, since the older process may have failed at it. So a lease at its last attempt is not
 renewed but ended, and so is one for which the credit of the newer process has no room. Leases of pulls are detached,
 and last for their length then. The topic's rate and pauses hold for renewals as for all deliveries: not for triggered
-messages.
+messages. What a pause of its group holds is released: it would keep its place and the credit of a consumer that could
+have messages of other groups meanwhile.
 """
 
 from __future__ import annotations
@@ -57,7 +58,6 @@ class Renewals:
             return
         # The older process may have lacked some: under their old tokens they come no more.
         lane.leases.stay_pushed(slots)
-        lane.stop_resting(slots)
         lane.leases.to_renew[slots] = 1
         owner, triggered = int(lane.leases.owner[slots[0]]), are_triggered(lane.leases.entry.take(slots))
         for place, some in (
@@ -91,11 +91,17 @@ class Renewals:
         return older
 
     def choose(self, lane: Lane, slots: Slots, session: ConsumerSession) -> Slots:
-        """Return which of another process's leases a pull is given; those that no pause and no rate hold come first."""
+        """Return which of another process's leases a pull is given; those that no pause and no rate hold come first.
+
+        It is given none of a paused group.
+        """
         if not len(slots):
             return slots
         entries = lane.leases.entry.take(slots)
         may = ~_last_attempts(entries, lane.partition.settings.max_attempts)
+        silent = lane.are_silent(entries)
+        if silent is not None:
+            may &= ~silent
         order = np.lexsort((entries["wait_at"][may], ~are_triggered(entries)[may]))
         chosen: Slots = slots[may][order][: self._room(session)]
         return chosen
@@ -112,8 +118,8 @@ class Renewals:
                 ROWS_MAX if triggered else 0 if lane.is_silent(mesh_ms) else min(lane.allowed(now), ROWS_MAX)
             )
             silent = lane.are_silent(lane.leases.entry.take(slots))
-            held = None if silent is None else _still_pushed(lane, slots[silent], tokens[silent])
             if silent is not None:
+                lane.return_pushed(_still_pushed(lane, slots[silent], tokens[silent]), now)
                 slots, tokens = slots[~silent], tokens[~silent]
             while len(slots) and self._lanes.get(lane.uid) is lane:
                 some = _still_pushed(lane, slots[:rows], tokens[:rows]) if rows else slots
@@ -124,11 +130,6 @@ class Renewals:
                     break
                 slots, tokens = slots[rows:], tokens[rows:]
                 rows = ROWS_MAX if triggered else min(lane.allowed(now), ROWS_MAX)
-            if (
-                held is not None and len(held) and self._lanes.get(lane.uid) is lane
-            ):  # their groups are paused
-                self._enter(place, lane, held)
-                self.next_us = min(self.next_us, now.mono_us + ALLOWED_US)
 
     def _renew(self, lane: Lane, slots: Slots, now: Now, *, triggered: bool) -> bool:
         """Renew leases of one session, of triggered messages or of others; returns whether they are dealt with."""

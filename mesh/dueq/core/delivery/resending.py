@@ -94,7 +94,6 @@ class Resending:
             ]
             missing = np.array(lacks, np.bool_)
             leases.stay_pushed(pushed[~missing])
-            lane.stop_resting(pushed[~missing])
             lacking(lane, pushed[missing])
             granted = slots[phase == Phase.GRANTED]
             self._stager.send_ahead(lane, granted, leases.entry.take(granted))
@@ -166,8 +165,7 @@ class Resending:
                 for lane, slots, tokens in push.parts:
                     if self._lanes.get(lane.uid) is lane:
                         still = _still_with(session, lane, slots, tokens)
-                        lane.leases.phase[still] = Phase.RETURNED
-                        lane.end_now(still, now)
+                        lane.return_pushed(still, now)
 
 
 def _late(session: ConsumerSession, now: Now) -> list[SentPush]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dueq.core.delivery.leases import NEVER_US
+from dueq.core.ports.entry import keys_of
 from dueq.core.ports.events import Route
 from dueq_codecs.records import Record, RecordKind, RequestRef
 from tests.unit.core.delivery.test_triggered import trigger
@@ -56,79 +56,56 @@ def test_what_was_proposed_before_the_pause_is_granted_and_goes_back(first: str)
     assert kinds(stage)[-1] == RecordKind.RELEASE
 
 
-def test_a_push_that_was_lost_is_not_repeated_before_the_pause_ends() -> None:
+def test_a_push_that_had_left_before_the_pause_is_repeated_if_it_was_lost() -> None:
+    """Its consumer may have it, and its lease goes on. To wait for the end of the pause would cost it its credit."""
     stage = Stage(kind="fair")
-    stage.attach(0, lease_ms=60_000)
+    stage.attach(0, credit=1, lease_ms=60_000)
     [key] = stage.insert([10], group="acme")
-    assert stage.run(10)
+    [push] = stage.run(10)
     pause(stage, 15)
-    stage.attach(100, attach=2, lease_ms=60_000)
-    assert stage.run(110) == []
-    pause(stage, 200, paused=False)
-    assert [keys_in(push) for push in stage.run(210)] == [[key]]
+    stage.attach(100, attach=2, credit=2, lease_ms=60_000)
+    [other] = stage.insert([100], ms=100, group="other")
+    pushes = [found for ms in (110, 120) for found in stage.run(ms)]
+    assert sorted(key for found in pushes for key in keys_in(found)) == [key, other]
+    assert push.token.tolist()[0] in [token for found in pushes for token in found.token.tolist()]
 
 
-def lost(stage: Stage, count: int, size: int) -> list[int]:
-    """Messages of a group were pushed; it is paused, and their consumer attaches again without them."""
-    stage.attach(0, credit=1_000, credit_bytes=64 << 20, lease_ms=600_000)
-    stage.attach(0, BOB, credit=0)
-    keys = stage.insert([10] * count, group="acme", size=size)
-    for ms in (10, 11, 12):
-        stage.run(ms)
-    pause(stage, 15)
-    stage.attach(100, attach=2, credit=1_000, credit_bytes=64 << 20, lease_ms=600_000)
-    stage.run(101)
-    return keys
-
-
-def test_what_waits_for_the_end_of_a_pause_takes_no_room_from_other_groups() -> None:
-    """Its payloads would fill what there is for all, for as long as the leases last."""
-    stage = Stage(kind="fair")
-    keys = lost(stage, 40, 900 << 10)
-    assert stage.leds[1].timeline.leased_count == 40
-    stage.beat(105, BOB, number=2, credit=100)
-    other = stage.insert([110], ms=105, group="other")
-    assert [keys_in(push) for push in stage.run(110)] == [other]
-    pause(stage, 200, paused=False)
-    assert sorted(key for ms in (200, 210, 220) for push in stage.run(ms) for key in keys_in(push)) == keys
-
-
-def test_what_waits_for_the_end_of_a_pause_costs_no_turn_anything() -> None:
-    stage = Stage(kind="fair")
-    lost(stage, 3, 4)
-    [lane] = stage.dispatcher._lanes.values()
-    assert (lane.has_late, lane.leases.staged_bytes) == (False, 0)
-
-
-def test_what_its_consumer_has_after_all_does_not_come_again_when_the_pause_ends() -> None:
-    stage = Stage(kind="fair")
-    keys = lost(stage, 2, 4)
-    token = stage.leds[1].timeline.leased()["token"][0]
-    stage.attach(150, attach=3, credit=1_000, lease_ms=600_000, held=[(1, keys[0], int(token))])
-    stage.run(151)
-    pause(stage, 200, paused=False)
-    assert [keys_in(push) for push in stage.run(210)] == [keys[1:]]
-
-
-def test_what_rests_goes_to_a_newer_process_of_the_name_under_a_new_token() -> None:
-    """The older one may be at work on it still: it must not settle what the newer one has."""
+def renewing(name: str = "acme") -> Stage:
+    """A consumer with a name has messages of two groups, of which one is paused."""
     stage = Stage(kind="fair")
     stage.leds[1].append(Record(RecordKind.BARRIER, 1, 0, 0, 0, version=2), at(0))
     stage.commit(0)
     stage.attach(0, life=1, lease_ms=60_000)
     stage.insert([10], group="acme")
-    [push] = stage.run(10)
-    pause(stage, 15)
-    stage.attach(50, life=1, attach=2, number=2, lease_ms=60_000)
-    stage.run(60)
-    stage.dispatcher.route_lost(Route(ALICE), None, at(70))  # type: ignore[arg-type]
-    stage.attach(100, life=2, attach=5, route=Route(b"new"), lease_ms=60_000)
-    stage.run(110)
-    pause(stage, 120, name="other")
+    stage.insert([10], group="other")
+    stage.run(10)
+    pause(stage, 15, name)
+    return stage
+
+
+@pytest.mark.parametrize("where", ["before", "meanwhile"])
+def test_a_newer_process_of_the_name_gets_what_a_pause_held_when_that_ends(where: str) -> None:
+    """Until then it waits in its group: it takes no credit from messages of others."""
+    stage = renewing()
+    keys = keys_of(stage.leds[1].timeline.leased()).tolist()
+    [token, _] = stage.leds[1].timeline.leased()["token"].tolist()
+    if where == "meanwhile":
+        pause(stage, 16, paused=False)
+    stage.dispatcher.route_lost(Route(ALICE), None, at(20))  # type: ignore[arg-type]
+    stage.run(20)
+    if where == "meanwhile":
+        pause(stage, 30, "acme", commits=False)
+    stage.attach(100, life=2, attach=5, credit=2, route=Route(b"new"), lease_ms=60_000)
+    if where == "meanwhile":
+        stage.commit(100)
+    assert [keys_in(push) for push in stage.run(110)] == [keys[1:]]
+    [more] = stage.insert([120], ms=110, group="other")
+    assert [keys_in(push) for push in stage.run(120)] == [[more]]
     pause(stage, 200, paused=False)
+    stage.beat(205, life=2, attach=5, number=3, credit=3, route=Route(b"new"), lease_ms=60_000)
     [again] = [found for ms in (210, 300) for found in stage.run(ms)]
-    assert again.token.tolist() > push.token.tolist()
-    assert again.attempt.tolist() == [2]
+    assert keys_in(again) == keys[:1]
+    assert again.token.tolist() > [token]
 
 
 def test_a_group_that_is_closed_makes_no_other_late() -> None:
@@ -156,40 +133,6 @@ def test_nothing_waits_where_all_of_a_group_below_a_paused_one_is_gone() -> None
     stage.run(31)
     stage.attach(40, BOB, credit=0)
     assert stage.dispatcher.waiting(at(40)) == 0
-
-
-def test_nothing_is_renewed_where_the_leadership_has_ended_in_a_pause() -> None:
-    stage = Stage(partitions=2, kind="fair")
-    for led in stage.leds.values():
-        led.append(Record(RecordKind.BARRIER, led.uid, 0, 0, 0, version=2), at(0))
-    stage.commit(0)
-    stage.attach(0, life=1, lease_ms=60_000)
-    stage.insert([10], group="acme")
-    stage.run(10)
-    pause(stage, 15)
-    stage.dispatcher.route_lost(Route(ALICE), None, at(20))  # type: ignore[arg-type]
-    stage.attach(100, life=2, attach=5, route=Route(b"new"), lease_ms=60_000)
-    stage.run(110)
-    stage.dispatcher.unlead(1, at(120))
-    stage.tick(200)
-    assert stage.dispatcher._renewals.next_us == NEVER_US
-
-
-def test_a_newer_process_of_the_name_gets_nothing_before_the_pause_ends() -> None:
-    stage = Stage(kind="fair")
-    stage.leds[1].append(Record(RecordKind.BARRIER, 1, 0, 0, 0, version=2), at(0))
-    stage.commit(0)
-    stage.attach(0, life=1, lease_ms=60_000)
-    keys = stage.insert([10], group="acme") + stage.insert([10], group="other")
-    stage.run(10)
-    pause(stage, 15)
-    stage.dispatcher.route_lost(Route(ALICE), None, at(20))  # type: ignore[arg-type]
-    stage.run(20)
-    stage.attach(100, life=2, attach=5, route=Route(b"new"), lease_ms=60_000)
-    assert [keys_in(push) for push in stage.run(110)] == [keys[1:]]
-    assert RecordKind.RELEASE not in kinds(stage)
-    pause(stage, 200, paused=False)
-    assert [keys_in(push) for push in stage.run(300)] == [keys[:1]]
 
 
 def test_no_pause_of_its_group_holds_a_triggered_message() -> None:
