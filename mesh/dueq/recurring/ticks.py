@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
@@ -68,15 +69,28 @@ def first_made_up(terms: Terms, anchor_ms: int, tick_ms: int, until_ms: int, nam
         until_ms: ticks whose messages are due after this instant are not missed.
         name: of the recurrence.
     """
-    if not terms.missed:
-        # Those that are not missed begin within the jitter before that instant.
-        close = ticks_after(terms, anchor_ms, max(tick_ms, until_ms - terms.jitter_ms - 1))
-        return next((tick for tick in close if due_of(terms, name, tick) > until_ms), 0)
+    # Jitter may bring messages in another order than their ticks. Up to this instant, all ticks are missed.
+    edge_ms = max(until_ms - terms.jitter_ms, tick_ms - 1)
+    close = list(takewhile(lambda tick: tick <= until_ms, ticks_after(terms, anchor_ms, edge_ms)))
+    missed = [tick for tick in close if due_of(terms, name, tick) <= until_ms]
+    still_open = [tick for tick in close if tick not in missed]
+    first_open = still_open[0] if still_open else next_tick(terms, anchor_ms, until_ms)
+    if len(missed) >= terms.missed:
+        made_up = missed[-terms.missed] if terms.missed else 0
+    elif edge_ms < tick_ms:
+        made_up = missed[0] if missed else 0
+    else:
+        made_up = _last_but(terms, anchor_ms, tick_ms, edge_ms, terms.missed - len(missed))
+    return min(filter(None, (made_up, first_open)), default=0)
+
+
+def _last_but(terms: Terms, anchor_ms: int, tick_ms: int, until_ms: int, count: int) -> int:
+    """Return the first of the last so many ticks up to an instant, but no earlier one than this tick."""
 
     def enough_after(after_ms: int) -> bool:
-        for _ in range(terms.missed):
+        for _ in range(count):
             after_ms = next_tick(terms, anchor_ms, after_ms)
-            if not after_ms or due_of(terms, name, after_ms) > until_ms:
+            if not after_ms or after_ms > until_ms:
                 return False
         return True
 

@@ -134,6 +134,23 @@ def test_what_its_jitter_holds_until_later_is_not_missed(missed: int, late: int)
         assert first_made_up(terms, 0, 60_000, until_ms, "a") == soonest
 
 
+@pytest.mark.parametrize("missed", [0, 1, 2, 5])
+def test_no_tick_is_lost_and_no_more_are_made_up_for_where_jitter_changes_their_order(missed: int) -> None:
+    """Instants that are closer than the jitter: a tick may be missed though one before it is still to come."""
+    ticks = [day * 86_400_000 for day in range(1, 6)] + [5 * 86_400_000 + n * 1_000 for n in range(1, 12)]
+    terms = Terms(at_ms=tuple(ticks), jitter_ms=80_000_000, missed=missed)
+    dues = {tick: due_of(terms, "a", tick) for tick in ticks}
+    for until_ms in range(dues[ticks[0]], ticks[-1] + 90_000_000, 1_700_000):
+        for at, first in enumerate(ticks):
+            if dues[first] > until_ms:
+                continue
+            late_ones = [tick for tick in ticks[at:] if dues[tick] <= until_ms]
+            coming = [tick for tick in ticks[at:] if dues[tick] > until_ms]
+            made_up = late_ones[-missed:] if missed else []
+            soonest = min(made_up + coming, default=0)
+            assert first_made_up(terms, 0, first, until_ms, "a") == soonest
+
+
 def test_the_last_missed_tick_is_found_however_long_ago_the_first_was() -> None:
     terms = Terms("0 0 29 2 *", zone=BERLIN)
     first = next_tick(terms, 0, ms(datetime(1980, 1, 1, tzinfo=UTC)))
