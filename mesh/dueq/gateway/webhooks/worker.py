@@ -108,8 +108,8 @@ class Worker:
         self._blind, self._look, self._ask = False, asyncio.Event(), ask
         # What the filter does not want, until such a look says that this is the filter.
         self._unwanted: dict[asyncio.Task[None], AsyncMessage] = {}
-        # Taken, and neither sent nor settled: the first is next.
-        self._taken: list[AsyncMessage] = []
+        # Taken, and neither sent nor settled.
+        self._taken: AsyncMessage | None = None
         self._running = asyncio.create_task(self._run(), name=f"webhooks of {endpoint.name}")
         self._running.add_done_callback(self._looked_at)
 
@@ -188,16 +188,16 @@ class Worker:
         log.info("endpoint.served", endpoint=name, topic=topic, version=self.endpoint.version)
         try:
             async for message in consumer:
-                self._taken = [message]
+                self._taken = message
                 if not self._may_be_sent(message):
                     await self._give_back(message)
                 elif not passes(message, self.endpoint.document["filter"]):
                     self._sift(message)
-                elif await self._has_slot(message, consumer):
+                elif await self._has_slot(message):
                     self._begin(message)
                 else:
                     await self._give_back(message)
-                self._taken = []
+                self._taken = None
         except DueqError as error:
             log.error("endpoint.left", endpoint=name, topic=topic, error=str(error))
         finally:
@@ -211,7 +211,8 @@ class Worker:
         unsent = [message for task, message in self._unwanted.items() if not task.done()]
         for task in self._unwanted:
             task.cancel()
-        unsent += self._taken
+        if self._taken is not None:
+            unsent.append(self._taken)
         with contextlib.suppress(DueqError):
             for message in unsent:
                 await message.release(wait=False)
@@ -272,7 +273,7 @@ class Worker:
         else:
             await self._give_back(message)
 
-    async def _has_slot(self, message: AsyncMessage, consumer: AsyncConsumer) -> bool:
+    async def _has_slot(self, message: AsyncMessage) -> bool:
         """Wait for a slot with enough of the lease left, and renew the lease if that takes long.
 
         Given back, the message would go behind all that is due. Requests end within their time-out, unless they have
@@ -289,27 +290,11 @@ class Worker:
                 if not await self._is_extended(message, self._timeout_s):
                     break
                 renewals -= 1
-                if self.endpoint.document["filter"]:
-                    await self._lighten(consumer)
             found = found and self._may_be_sent(message)
         finally:
             if not found:
                 self._share.give_up()
         return found
-
-    async def _lighten(self, consumer: AsyncConsumer) -> None:
-        """Give back what has come behind a message that waits long, but for what the filter does not want.
-
-        That is more than a window, and some of their leases would end before it is their turn.
-        """
-        self._taken += await consumer.receive(self._credit, 0)
-        while len(self._taken) > 1:
-            message = self._taken[-1]
-            if self._may_be_sent(message) and not passes(message, self.endpoint.document["filter"]):
-                self._sift(message)
-            else:
-                await self._give_back(message)
-            self._taken.pop()
 
     async def _slot_within(self, seconds: float) -> bool:
         """Wait for a slot for so long, and take up the turn in which one comes; returns whether there is one."""

@@ -114,10 +114,6 @@ class Stage:
         while True:
             yield await self.messages.get()
 
-    async def receive(self, most: int, timeout: float) -> list[Message]:
-        assert timeout == 0, "a slot may come"
-        return [self.messages.get_nowait() for _ in range(min(most, self.messages.qsize()))]
-
     async def close(self) -> None:
         self.closed.set()
 

@@ -79,29 +79,6 @@ def test_a_small_window_does_not_make_a_filter_slow() -> None:
     play(story)
 
 
-def test_what_a_filter_has_taken_beyond_the_window_goes_back_before_its_lease_ends() -> None:
-    """It would be leased once more, as an attempt that counts, while another gateway may have a slot for it."""
-
-    async def story() -> None:
-        stage = Stage(in_flight=1, wanted={"kind": ["invoice"]})
-        stage.come(0, kind="invoice")
-        stage.come(1, lease=16.01, kind="invoice")
-        stage.come(2, lease=16.01, kind="other")
-        stage.come(3, lease=16.01, kind="invoice")
-        assert await stage.begun.get() == "m0"
-        assert await stage.settled.get() == ("m1", "extend", 25.0, True)
-        assert await stage.settled.get() == ("m3", "release", 1.0)
-        await stage.looks.get()
-        stage.seen(stage.endpoint, now_s())
-        assert await stage.settled.get() == ("m2", "ack", "filtered")
-        stage.answer("m0", 204)
-        assert await stage.settled.get() == ("m0", "ack")
-        assert await stage.begun.get() == "m1"
-        await stage.worker.stop(0)
-
-    play(story)
-
-
 def test_what_the_filter_does_not_want_waits_while_brokers_do_not_agree_on_it() -> None:
     """The endpoint may have another filter by now, or none; if it is gone, others may want the message."""
 
