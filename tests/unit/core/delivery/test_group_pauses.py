@@ -6,7 +6,8 @@ import pytest
 
 from dueq.core.ports.entry import keys_of
 from dueq.core.ports.events import Route
-from dueq_codecs.records import Record, RecordKind, RequestRef
+from dueq_codecs.records import LEVEL_OF_KINDS, Record, RecordKind, RequestRef
+from tests.unit.core.delivery.test_pulls import NAME, pull
 from tests.unit.core.delivery.test_triggered import trigger
 from tests.unit.core.led import ALICE, BOB, Stage, at, keys_in, kinds
 
@@ -154,3 +155,19 @@ def test_what_an_older_build_has_set_for_no_group_holds_nothing() -> None:
     keys = [key for name in ("", "acme", "acme.reports") for key in stage.insert([5], group=name)]
     stage.attach(2, credit=100)
     assert sorted(key for push in stage.run(10) for key in keys_in(push)) == keys
+
+
+def test_a_pull_takes_over_nothing_of_a_paused_group() -> None:
+    """That stays leased to the older process, and takes no room from messages of other groups."""
+    stage = Stage(kind="fair")
+    stage.leds[1].timeline.level = LEVEL_OF_KINDS
+    [key] = stage.insert([10], group="acme")
+    pull(stage, 20, holder=NAME, life=7, credit=1)
+    assert stage.run(20)
+    pause(stage, 25)
+    [other] = stage.insert([30], ms=30, group="other")
+    pull(stage, 40, b"q" * 16, holder=NAME, life=8, credit=1)
+    assert [keys_in(push) for push in stage.run(40)] == [[other]]
+    pause(stage, 50, paused=False)
+    pull(stage, 60, b"q" * 8 + b"2" * 8, holder=NAME, life=8, credit=2)
+    assert [(keys_in(push), push.attempt.tolist()) for push in stage.run(60)] == [([key, other], [2, 1])]
