@@ -290,9 +290,8 @@ class Flows:
             Unavailable: it has a name, and no broker knows the mesh's time.
         """
         order = 0
-        if (
-            consumer is not None
-        ):  # all its pulls have it, so none of them, however late, ends a later stream's
+        if consumer is not None:
+            # All its pulls have it, so none of them, however late, ends a later stream's.
             order = pulls.new_life((await self.client.connection.clock(True, None))())
         flow = Flow(self, topic, consumer, lease, credit, held, order)
         self._open.add(flow)
