@@ -32,28 +32,18 @@ class Leader:
         await self.ready.wait()
 
 
-def test_what_has_expired_before_its_lease_was_longer_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("meanwhile", ["it expires", "its topic is paused"])
+def test_no_request_begins_that_may_not_once_its_lease_is_longer(
+    monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
     async def story() -> None:
         stage, leader = Stage(targets=True), Leader(monkeypatch)
         stage.come(0, target=SLOW, expires=1_000_500)
         await leader.asked.wait()
-        stage.now_ms = 1_000_500
-        leader.ready.set()
-        assert await stage.settled.get() == ("m0", "release", 1.0)
-        assert stage.begun.empty()
-        await stage.worker.stop(0)
-
-    play(story)
-
-
-def test_no_request_begins_in_a_pause_that_came_before_its_lease_was_longer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def story() -> None:
-        stage, leader = Stage(targets=True), Leader(monkeypatch)
-        stage.come(0, target=SLOW)
-        await leader.asked.wait()
-        stage.seen(replace(stage.endpoint, paused=True), now_s())
+        if meanwhile == "it expires":
+            stage.now_ms = 1_000_500
+        else:
+            stage.seen(replace(stage.endpoint, paused=True), now_s())
         leader.ready.set()
         assert await stage.settled.get() == ("m0", "release", 1.0)
         assert stage.begun.empty()
