@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from dueq import AsyncClient, Client, InvalidRequest, Outcome, PartialFailure, limits
+from dueq import AsyncClient, Client, Disconnected, InvalidRequest, Outcome, PartialFailure, limits
 from dueq.client.aio.stream import AsyncStream
 from dueq.client.batches import batches
 from dueq.client.calls import Call
 from dueq.client.core import PartsCall
 from dueq.client.core.ports.change import Part
-from dueq.client.core.ports.effects import Completed
+from dueq.client.core.ports.effects import Completed, Failed
 from dueq.client.core.ports.events import Insert
 from dueq.client.message_ids import MessageIds
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
@@ -372,6 +372,74 @@ def test_a_request_of_an_iterator_that_fails_is_repeated_by_retry(client: Client
         again = raised.value.retry()
     assert len(set(again)) == len(again) == len(outcomes) <= 5 * ROWS
     assert again[: 2 * ROWS] == outcomes[: 2 * ROWS]
+
+
+def test_a_retry_that_fails_tells_of_all_rows_and_its_own_retry_ends_what_is_left(
+    client: Client, broker: FakeBroker
+) -> None:
+    came: list[ChangeRequest] = []
+    refused = {3, 5, 6, 7}  # two requests of the first try, and both of its first repetition
+
+    def refuse(request: ChangeRequest) -> ChangeReply | None:
+        came.append(request)
+        return ChangeReply(request.request_id, Code.INVALID_REQUEST, "no") if len(came) in refused else None
+
+    broker.refuse = refuse
+    with client.producer("departures") as producer:
+        with pytest.raises(PartialFailure) as first:
+            producer.schedule_many((b"x" for _ in range(5 * ROWS)), DUE)
+        with pytest.raises(PartialFailure, match="failed again: no") as second:
+            first.value.retry()
+        assert len(second.value.outcomes) == 5 * ROWS
+        failed = [isinstance(one, InvalidRequest) for one in second.value.outcomes[::ROWS]]
+        assert failed == [False, False, True, False, True]
+        ids = second.value.retry()
+        assert len(set(ids)) == len(ids) == len(broker.rows) == 5 * ROWS
+        assert first.value.retry() == ids, "the first failure knows what became of it"
+    assert len(came) == 9
+
+
+def test_what_was_never_sent_is_scheduled_once_however_often_its_retry_fails() -> None:
+    class Away(World):
+        """Sends nothing, until only the second request of a repetition cannot be sent."""
+
+        run = None
+
+        def __init__(self) -> None:
+            self.asked: list[bytes] = []
+            self.scheduled: list[bytes] = []
+
+        def send(self, call: Call[list[str]], timeout: float | None) -> World.Asked:
+            world, asked = self, super().send(call, timeout)
+            insert: Any = call.build(1, 0)
+            rows = bytes(insert.payloads[0])
+            self.asked.append(rows)
+            sent = len(self.asked) > 3 and len(self.asked) != 5
+
+            class Answered(World.Asked):
+                async def answer(self) -> Any:
+                    if not sent:
+                        return Failed(1, Disconnected("no broker"))
+                    world.scheduled.append(rows)
+                    return await asked.answer()
+
+            return Answered(self, call)
+
+    async def work() -> tuple[list[bytes], list[bytes]]:
+        world: Any = Away()
+        rows = [b"%d" % (row // ROWS) for row in range(3 * ROWS)]
+        stream = AsyncStream(world, batches(rows, DUE), (b"", 0), None, None, None)
+        with pytest.raises(PartialFailure) as failed:
+            await anext(stream.requests())
+        with pytest.raises(PartialFailure, match="failed again: no broker") as again:
+            await failed.value.retry()
+        assert [isinstance(one, str) for one in again.value.outcomes[::ROWS]] == [True, False, True]
+        assert len(await failed.value.retry()) == 3 * ROWS
+        return world.asked, world.scheduled
+
+    asked, scheduled = asyncio.run(work())
+    assert asked == [b"0", b"1", b"2"] * 2 + [b"1"]
+    assert scheduled == [b"0", b"2", b"1"]
 
 
 def test_tasks_may_give_iterators_to_schedule_many(broker: FakeBroker) -> None:

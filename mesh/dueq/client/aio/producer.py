@@ -503,9 +503,7 @@ class AsyncProducer:
                 async for request in requests:
                     ids.add(request)
         except PartialFailure as failure:
-            raise PartialFailure(
-                str(failure), ids.joined(failure.outcomes), partial(self._repeat, ids, failure)
-            ) from None
+            raise self._behind(ids, failure) from None
         except Exception as error:
             if not ids:
                 raise
@@ -514,8 +512,15 @@ class AsyncProducer:
             raise PartialFailure(text, ids.joined([said]), partial(self._refuse, said)) from error
         return ids
 
+    def _behind(self, ids: MessageIds, failure: PartialFailure) -> PartialFailure:
+        """Return the failure of rows that follow others."""
+        return PartialFailure(str(failure), ids.joined(failure.outcomes), partial(self._repeat, ids, failure))
+
     async def _repeat(self, ids: MessageIds, failure: PartialFailure, timeout: float | None) -> MessageIds:
-        return ids.joined(await failure.retry(timeout))
+        try:
+            return ids.joined(await failure.retry(timeout))
+        except PartialFailure as again:
+            raise self._behind(ids, again) from None
 
     async def _refuse(self, error: DueqError, timeout: float | None) -> MessageIds:
         raise error

@@ -502,9 +502,7 @@ class Producer:
                 for request in requests:
                     ids.add(request)
         except PartialFailure as failure:
-            raise PartialFailure(
-                str(failure), ids.joined(failure.outcomes), partial(self._repeat, ids, failure)
-            ) from None
+            raise self._behind(ids, failure) from None
         except Exception as error:
             if not ids:
                 raise
@@ -513,8 +511,15 @@ class Producer:
             raise PartialFailure(text, ids.joined([said]), partial(self._refuse, said)) from error
         return ids
 
+    def _behind(self, ids: MessageIds, failure: PartialFailure) -> PartialFailure:
+        """Return the failure of rows that follow others."""
+        return PartialFailure(str(failure), ids.joined(failure.outcomes), partial(self._repeat, ids, failure))
+
     def _repeat(self, ids: MessageIds, failure: PartialFailure, timeout: float | None) -> MessageIds:
-        return ids.joined(failure.retry(timeout))
+        try:
+            return ids.joined(failure.retry(timeout))
+        except PartialFailure as again:
+            raise self._behind(ids, again) from None
 
     def _refuse(self, error: DueqError, timeout: float | None) -> MessageIds:
         raise error

@@ -38,6 +38,19 @@ class _Sent:
     pending: Pending
 
 
+@dataclass(slots=True)
+class _Part:
+    """What became of a request of a stream that has failed.
+
+    Attributes:
+        outcomes: one for each row.
+        call: what sends again the rows that failed; None: it was answered.
+    """
+
+    outcomes: Sequence[str | DueqError]
+    call: Call[list[str]] | None = None
+
+
 class Stream:
     """One call that schedules the rows of an iterator.
 
@@ -140,38 +153,44 @@ class Stream:
 
     def _failure(self, sent: _Sent, answer: Answer, under_way: deque[_Sent]) -> PartialFailure:
         """Wait for the other requests in flight; return the error to raise."""
-        outcomes: list[str | DueqError] = []
-        rest: list[list[str | DueqError] | Call[list[str]]] = []
         text = f"the stream ended at row {sent.batch.first}"
-        while True:
-            if isinstance(answer, Completed):
-                found = answer.value.found()
-                refused = [row for row in found if isinstance(row, DueqError)]
-                text = text if rest or not refused else f"{text}: {refused[0]}"
-                outcomes += found
-                rest.append(found)
-            else:
-                error = calls.error_of(answer, sent.call, self._calls.run)
-                text = text if rest else f"{text}: {error}"
-                same = [error] * len(sent.batch.payloads)
-                outcomes += error.outcomes if isinstance(error, PartialFailure) else same
-                rest.append(calls.repeated(answer, sent.call))
-            if not under_way:
-                return PartialFailure(text, outcomes, partial(self._again, rest))
+        parts = [self._answered(sent.call, len(sent.batch.payloads), answer)]
+        while under_way:
             sent = under_way.popleft()
             answer = sent.pending.answer()
+            parts.append(self._answered(sent.call, len(sent.batch.payloads), answer))
+        return self._failed(text, parts)
 
-    def _again(
-        self, rest: Sequence[list[str | DueqError] | Call[list[str]]], timeout: float | None
-    ) -> list[str]:
-        found: list[str | DueqError] = []
-        for part in rest:
-            if isinstance(part, Call):
-                ids: list[str] = self._calls.run(part, timeout)
-                found += ids
-            else:
-                found += part
-        return whole(found)
+    def _answered(self, call: Call[list[str]], rows: int, answer: Answer) -> _Part:
+        if isinstance(answer, Completed):
+            return _Part(answer.value.found())
+        error = calls.error_of(answer, call, self._calls.run)
+        outcomes = error.outcomes if isinstance(error, PartialFailure) else [error] * rows
+        return _Part(outcomes, calls.repeated(answer, call))
+
+    def _failed(self, text: str, parts: list[_Part]) -> PartialFailure:
+        outcomes = [outcome for part in parts for outcome in part.outcomes]
+        first = next(outcome for outcome in outcomes if isinstance(outcome, DueqError))
+        return PartialFailure(f"{text}: {first}", outcomes, partial(self._again, parts))
+
+    def _again(self, parts: list[_Part], timeout: float | None) -> list[str]:
+        """Send again what failed. Whichever failure is retried next, it goes on from what came of this."""
+        under_way: deque[tuple[int, Call[list[str]], Pending]] = deque()
+        try:
+            for place, part in enumerate(parts):
+                if part.call is not None:
+                    under_way.append((place, part.call, self._calls.send(part.call, timeout)))
+            while under_way:
+                place, call, pending = under_way[0]
+                answer = pending.answer()
+                under_way.popleft()
+                parts[place] = self._answered(call, len(parts[place].outcomes), answer)
+        finally:
+            for _, _, pending in under_way:
+                pending.abandon()
+        if any(part.call is not None for part in parts):
+            raise self._failed("requests of the stream failed again", parts)
+        return whole([outcome for part in parts for outcome in part.outcomes])
 
 
 def _draws(under_way: deque[_Sent], yielded: bool) -> bool:
