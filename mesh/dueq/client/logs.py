@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from functools import cache
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,8 +32,14 @@ class Log:
         """Import structlog now, in the thread of the caller; a fork waits until that is done."""
         _logger()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_logger(), name)
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return partial(_write, name)
+
+
+def _write(method: str, *arguments: Any, **fields: Any) -> None:
+    """Log. What a handler or filter of the user's raises goes no further: it would end whoever has logged."""
+    with suppress(Exception):
+        getattr(_logger(), method)(*arguments, **fields)
 
 
 @cache

@@ -160,8 +160,8 @@ class Runtime(SessionHost):
                 self._turn(sockets)
         except Exception as error:
             # The last resort: callers get this error and do not wait for ever.
-            log.exception("client.broken", error=repr(error))
             self._failure = Broken(f"the client's session machine failed: {error!r}")
+            log.exception("client.broken", error=repr(error))
         finally:
             self._stopping = True
             sockets.close_all()
