@@ -54,10 +54,14 @@ def check_callable(handler: object) -> None:
     """Refuse what nobody can call.
 
     Raises:
-        InvalidRequest: the handler is no function or the like.
+        InvalidRequest: the handler is no function or the like, or one of which nothing runs when it is called.
     """
     if not callable(handler):
         raise InvalidRequest(f"a handler is a function that takes a message, not {handler!r:.80}")
+    for called in (handler, type(handler).__call__):
+        if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+            name = getattr(handler, "__qualname__", repr(handler))
+            raise InvalidRequest(f"{name} is a generator function: to call it runs nothing of it")
 
 
 def refuse_tasks(handler: Callable[..., object]) -> None:
@@ -75,7 +79,7 @@ def refuse_unrun(result: object) -> None:
     """Refuse what a handler has returned in place of doing it: a message would be acked that nobody has worked on.
 
     Raises:
-        InvalidRequest: it is a coroutine.
+        InvalidRequest: it is something to be awaited, or a generator.
     """
     if inspect.iscoroutine(result):
         name = result.__qualname__
@@ -83,6 +87,12 @@ def refuse_unrun(result: object) -> None:
         raise InvalidRequest(
             f"the handler has returned a coroutine of {name}: threads cannot run it, AsyncClient can"
         )
+    if inspect.isawaitable(result):
+        raise InvalidRequest(
+            f"the handler has returned {result!r:.80}: threads cannot await it, AsyncClient can"
+        )
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise InvalidRequest(f"the handler has returned {result!r:.80}, of which nothing has run")
 
 
 def reason_of(error: BaseException) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
-from dueq import Client, ClientClosed, InvalidRequest, Message, OutcomeUnknown
+from dueq import AsyncClient, Client, ClientClosed, InvalidRequest, Message, OutcomeUnknown
 from dueq.client.handling import reason_of
 from dueq_codecs.records import REASON_BYTES_MAX
 from tests.unit.client.fake_broker import FakeBroker
@@ -51,6 +55,89 @@ def test_a_signal_drains_and_another_one_does_not_cut_that_short(
         broker.push([b"x"])
         assert consumer.run(handler) == (1, 0, 0)
     assert not broker.rows
+
+
+def generate(message: object) -> Iterator[None]:
+    raise AssertionError("nothing runs")
+    yield
+
+
+async def generate_in_tasks(message: object) -> AsyncIterator[None]:
+    raise AssertionError("nothing runs")
+    yield
+
+
+class Generating:
+    """A handler with a method that is a generator function."""
+
+    __call__ = generate
+
+
+@pytest.mark.parametrize("handler", [generate, generate_in_tasks, Generating(), partial(generate)])
+def test_a_generator_function_is_no_handler(
+    broker: FakeBroker, client: Client, handler: Callable[[Any], object]
+) -> None:
+    async def work() -> None:
+        async with AsyncClient(broker.endpoint) as client:
+            await client.consumer("departures").run(handler)
+
+    with pytest.raises(InvalidRequest, match="is a generator function: to call it runs nothing of it"):
+        client.consumer("departures").run(handler)
+    with pytest.raises(InvalidRequest, match="is a generator function: to call it runs nothing of it"):
+        asyncio.run(work())
+
+
+@pytest.mark.parametrize("of", [generate, generate_in_tasks])
+def test_a_message_is_not_acked_whose_handler_has_returned_what_would_handle_it(
+    broker: FakeBroker, client: Client, of: Callable[[Any], object]
+) -> None:
+    consumer = client.consumer("departures")
+
+    def handler(message: Message) -> object:
+        consumer.stop()
+        return of(message)
+
+    assert consumer.receive(timeout=0) == []
+    broker.push([b"x"])
+    assert consumer.run(handler) == (0, 1, 0)
+
+
+def test_a_message_is_not_acked_whose_handler_has_returned_what_nobody_awaits(
+    broker: FakeBroker, client: Client
+) -> None:
+    class Later:
+        def __await__(self) -> Iterator[None]:
+            raise AssertionError("no thread awaits it")
+
+    consumer = client.consumer("departures")
+
+    def handler(message: Message) -> Later:
+        consumer.stop()
+        return Later()
+
+    assert consumer.receive(timeout=0) == []
+    broker.push([b"x"])
+    assert consumer.run(handler) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("awaited", [True, False])
+def test_a_task_does_not_ack_what_its_handler_has_only_generated(broker: FakeBroker, awaited: bool) -> None:
+    async def work() -> object:
+        async with AsyncClient(broker.endpoint) as client:
+            consumer = client.consumer("departures")
+
+            def handler(message: object) -> object:
+                consumer.stop()
+                return generate_in_tasks(message)
+
+            async def task(message: object) -> object:
+                return handler(message)
+
+            assert await consumer.receive(timeout=0) == []
+            broker.push([b"x"])
+            return await consumer.run(task if awaited else handler)
+
+    assert asyncio.run(asyncio.wait_for(work(), 60)) == (0, 1, 0)
 
 
 def test_no_ack_follows_a_lost_lease(

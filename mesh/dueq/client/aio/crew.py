@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from dueq.client.handling import Work
+from dueq.client.handling import Work, refuse_unrun
 from dueq.client.host import SessionHost
 
 
@@ -49,12 +49,13 @@ class Crew:
         with host.handling(work):
             try:
                 if self._awaited:
-                    await self._handler(work.message)
+                    result = await self._handler(work.message)
                 else:
                     loop = asyncio.get_running_loop()
                     result = await loop.run_in_executor(None, self._handler, work.message)
                     if inspect.isawaitable(result):
-                        await result
+                        result = await result
+                refuse_unrun(result)
             except BaseException as raised:
                 error = raised
             self.ended.append((work, error))
