@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from dueq.client.core import ClientCore
 from dueq.client.core.ports import effects
 from dueq.client.core.ports.delivery import Delivery
-from dueq.client.core.ports.events import CloseConsumer, Event, Settle
+from dueq.client.core.ports.events import Abandon, CloseConsumer, Event, Settle
 from dueq.client.inbox import Inbox
 from dueq.client.logs import log
 from dueq.errors import ClientClosed, DueqError, InvalidRequest
@@ -159,7 +159,11 @@ class SessionHost:
         if self._stopping:
             self._answers.pop(call, None)
             raise self.failure
-        self.submit(build(call, self.mono_us() + int(timeout * 1_000_000)))
+        try:
+            self.submit(build(call, self.mono_us() + int(timeout * 1_000_000)))
+        except KeyboardInterrupt:  # it may be on its way, and nobody will wait for it
+            self.submit(Abandon(call))
+            raise
         if self._ended and self._answers.pop(call, None) is not None:
             raise self.failure
         return call

@@ -10,12 +10,25 @@ from typing import Any
 
 import pytest
 
+from dueq import Client
 from dueq.client.aio.waiting import Bridges, Pending, _Bridge
+from dueq.client.calls import Call
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed
 from dueq.client.host import Answer
 from dueq.client.sync import waiting as threads
 from dueq.errors import OutcomeUnknown
+
+UNDONE = events.EndBrowse("of what", 0, 0, "messages")
+"""What `undo` makes of the answer `messages`."""
+
+
+def build(number: int, deadline_us: int) -> events.Event:
+    return events.EndBrowse("", 0, 0, "")
+
+
+def undo(answer: str) -> events.Event:
+    return events.EndBrowse("of what", 0, 0, answer)
 
 
 class Host:
@@ -23,7 +36,7 @@ class Host:
 
     def __init__(self) -> None:
         self.settle: Callable[[Answer], object] = print
-        self.abandoned: list[Any] = []
+        self.submitted: list[Any] = []
 
     def call(self, build: object, seconds: float, settle: Callable[[Answer], object]) -> int:
         self.settle = settle
@@ -33,17 +46,17 @@ class Host:
         return await future
 
     def submit(self, event: Any) -> None:
-        self.abandoned.append(event)
+        self.submitted.append(event)
 
 
 @pytest.mark.parametrize("answered", ["before", "until the task knows", "after"])
 def test_an_answer_is_not_lost_when_its_task_is_cancelled_at_the_same_instant(answered: str) -> None:
     """It may be of messages that are leased by then: somebody has to give them back."""
 
-    async def run() -> list[Answer]:
-        host, late = Host(), list[Answer]()
-        pending = Pending(host, Bridges(), lambda number, at: events.EndBrowse("", 0, 0, ""), 1.0)  # type: ignore[arg-type]
-        task = asyncio.create_task(pending.answer(late.append))
+    async def run() -> list[Any]:
+        host = Host()
+        pending = Pending(host, Bridges(), build, 1.0, undo)  # type: ignore[arg-type]
+        task = asyncio.create_task(pending.answer())
         await asyncio.sleep(0)
         if answered == "before":
             pending._settle(Completed(7, "messages"))
@@ -54,10 +67,12 @@ def test_an_answer_is_not_lost_when_its_task_is_cancelled_at_the_same_instant(an
             pending._settle(Completed(7, "messages"))
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert host.abandoned == [events.Abandon(7)]
-        return late
+        return host.submitted
 
-    assert asyncio.run(run()) == [Completed(7, "messages")]
+    submitted = asyncio.run(run())
+    assert len(submitted) == 2
+    assert events.Abandon(7) in submitted
+    assert UNDONE in submitted
 
 
 @pytest.mark.parametrize("answered_first", [True, False])
@@ -68,13 +83,69 @@ def test_an_answer_is_not_lost_when_its_thread_is_interrupted(answered_first: bo
                 self.settle(Completed(7, "messages"))
             raise KeyboardInterrupt
 
-    host, late = Interrupted(), list[Answer]()
-    pending = threads.Pending(host, threads.Bridges(), lambda number, at: events.EndBrowse("", 0, 0, ""), 1.0)  # type: ignore[arg-type]
+    host = Interrupted()
+    pending = threads.Pending(host, threads.Bridges(), build, 1.0, undo)  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
-        pending.answer(late.append)
+        pending.answer()
     if not answered_first:
         host.settle(Completed(7, "messages"))
-    assert (host.abandoned, late) == ([events.Abandon(7)], [Completed(7, "messages")])
+    assert len(host.submitted) == 2
+    assert events.Abandon(7) in host.submitted
+    assert UNDONE in host.submitted
+
+
+@pytest.mark.parametrize("answered_first", [True, False])
+def test_an_answer_is_not_lost_when_its_thread_is_interrupted_as_it_sends(answered_first: bool) -> None:
+    class Interrupted(Host):
+        def call(self, build: object, seconds: float, settle: Callable[[Answer], object]) -> int:
+            self.settle = settle
+            if answered_first:
+                settle(Completed(7, "messages"))
+            raise KeyboardInterrupt
+
+    host = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        threads.Pending(host, threads.Bridges(), build, 1.0, undo)  # type: ignore[arg-type]
+    if not answered_first:
+        host.settle(Completed(7, "messages"))
+    assert host.submitted == [UNDONE]
+
+
+def test_a_call_that_is_interrupted_as_it_is_sent_is_abandoned(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that wakes the I/O thread lets it run, and is interrupted when it goes on."""
+    client.topics()
+    runtime = client.connection.live()
+    submitted: list[Any] = []
+
+    def submit(event: Any) -> None:
+        submitted.append(event)
+        if len(submitted) == 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime, "submit", submit)
+        with pytest.raises(KeyboardInterrupt):
+            client.pull("departures", wait=3600)
+    assert [type(event) for event in submitted] == [events.Pull, events.Abandon]
+    assert submitted[1].call == submitted[0].call
+
+
+def test_an_answer_is_not_lost_when_its_thread_is_interrupted_as_it_is_handed_over(client: Client) -> None:
+    def finish(found: Any) -> Any:
+        raise KeyboardInterrupt
+
+    undone: list[Any] = []
+
+    def undo(found: Any) -> events.Event:
+        undone.append(found)
+        return UNDONE
+
+    call: Call[Any] = Call(events.FetchTopics, finish, undo)
+    with pytest.raises(KeyboardInterrupt):
+        client.connection.run(call, 10.0)
+    assert undone
 
 
 def test_an_answer_is_not_lost_when_its_thread_has_waited_in_vain() -> None:
@@ -84,12 +155,12 @@ def test_an_answer_is_not_lost_when_its_thread_has_waited_in_vain() -> None:
         def wait_done(self, done: object, seconds: float) -> bool:
             return False
 
-    host, late = Late(), list[Answer]()
-    pending = threads.Pending(host, threads.Bridges(), lambda number, at: events.EndBrowse("", 0, 0, ""), 1.0)  # type: ignore[arg-type]
+    host = Late()
+    pending = threads.Pending(host, threads.Bridges(), build, 1.0, undo)  # type: ignore[arg-type]
     with pytest.raises(OutcomeUnknown):
-        pending.answer(late.append)
+        pending.answer()
     host.settle(Completed(7, "messages"))
-    assert (host.abandoned, late) == ([events.Abandon(7)], [Completed(7, "messages")])
+    assert host.submitted == [events.Abandon(7), UNDONE]
 
 
 async def bridge_of(bridges: Bridges) -> _Bridge:

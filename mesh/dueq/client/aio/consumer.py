@@ -246,7 +246,7 @@ class AsyncConsumer:
         call, sent, runtime = closing
         try:
             if sent is not None:
-                await self._connection.answer_to(call, sent, runtime)
+                await self._connection.answer_to(call, sent)
         except ClientClosed:
             pass
         finally:

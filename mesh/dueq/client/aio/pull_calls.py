@@ -8,6 +8,7 @@ from dueq import limits
 from dueq.client import pulls, times
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.message import AsyncMessage
+from dueq.client.calls import Call
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.endings import Ending
 from dueq.client.pulls import Lease
@@ -96,7 +97,11 @@ class AsyncPullCalls:
         call, wait_s = pulls.pull(topic, max, wait, lease, consumer, held)
         seconds = times.timeout_s(timeout, self.connection.timeout) + wait_s
         pulled = AsyncPulled(self.connection, topic)
-        return [AsyncMessage(pulled, delivery) for delivery in await self.connection.run(call, seconds)]
+
+        def messages(deliveries: list[Delivery]) -> list[AsyncMessage]:
+            return [AsyncMessage(pulled, delivery) for delivery in deliveries]
+
+        return await self.connection.run(Call(call.build, messages, call.undo), seconds)
 
     async def settle(
         self,

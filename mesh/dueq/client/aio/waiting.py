@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from dueq.client.core.ports import events
+from dueq.client.core.ports.effects import Completed
 from dueq.client.host import Answer, SessionHost
 
 Lock = asyncio.Lock
@@ -72,13 +73,27 @@ class Bridges:
 
 
 class Pending:
-    """A call in flight."""
+    """A call in flight.
+
+    Args:
+        host: sends it.
+        bridges: bring the answer into the loop.
+        build: its event, from its number and its deadline (monotonic µs).
+        seconds: until it must be answered.
+        undo: of its `Call`. What comes of a call that was abandoned is undone.
+    """
 
     def __init__(
-        self, host: SessionHost, bridges: Bridges, build: Callable[[int, int], events.Event], seconds: float
+        self,
+        host: SessionHost,
+        bridges: Bridges,
+        build: Callable[[int, int], events.Event],
+        seconds: float,
+        undo: Callable[[Any], events.Event] | None = None,
     ) -> None:
         self._host = host
-        self._late: Callable[[Answer], object] | None = None
+        self._undo = undo
+        self._abandoned = False
         self._came: Answer | None = None
         self._future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         bridge = bridges.here()
@@ -86,18 +101,11 @@ class Pending:
             build, seconds, lambda answer: bridge.post(lambda: self._settle(answer))
         )
 
-    async def answer(self, late: Callable[[Answer], object] | None = None) -> Answer:
-        """Wait for the answer; a task that is cancelled meanwhile abandons the call.
-
-        Args:
-            late: called with the answer if it has come, or comes, after that.
-        """
+    async def answer(self) -> Answer:
+        """Wait for the answer; a task that is cancelled meanwhile abandons the call."""
         try:
             return await self._host.answer_in_loop(self._future)
         except asyncio.CancelledError:
-            self._late = late
-            if late is not None and self._came is not None:
-                late(self._came)
             self.abandon()
             raise
 
@@ -108,6 +116,9 @@ class Pending:
 
     def abandon(self) -> None:
         """Nobody waits any more; it may or may not take effect."""
+        self._abandoned = True
+        if self._came is not None:
+            self._take_back(self._came)
         self._host.submit(events.Abandon(self._call))
 
     def _settle(self, answer: Answer) -> None:
@@ -115,8 +126,12 @@ class Pending:
         self._came = answer
         if not self._future.done():
             self._future.set_result(answer)
-        elif self._late is not None:
-            self._late(answer)
+        elif self._abandoned:
+            self._take_back(answer)
+
+    def _take_back(self, answer: Answer) -> None:
+        if self._undo is not None and isinstance(answer, Completed) and answer.value:
+            self._host.submit(self._undo(answer.value))
 
 
 class Arrivals:

@@ -16,7 +16,7 @@ from dueq.client.calls import Call, Steps
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed
 from dueq.client.failures import Failures
-from dueq.client.host import Answer, SessionHost
+from dueq.client.host import SessionHost
 from dueq.client.runtime import Runtime
 from dueq.client.sync.waiting import Bridges, Pending, sleep, stop
 from dueq.errors import ClientClosed, DueqError, Unavailable
@@ -101,7 +101,7 @@ class Connection:
             for call, sent in [(call, self.send(runtime, call, _CLOSE_S)) for call in dropped]:
                 # Those that are open are waited for all the same.
                 with failures.kept(), suppress(ClientClosed):
-                    self.answer_to(call, sent, runtime)
+                    self.answer_to(call, sent)
         for consumer in consumers:
             with failures.kept():
                 consumer.close()
@@ -158,19 +158,17 @@ class Connection:
 
     def run_on(self, runtime: SessionHost, call: Call[T], timeout: float | None) -> T:
         """Send a call by this runtime even if the client is closed, and wait for its answer."""
-        return self.answer_to(call, self.send(runtime, call, timeout), runtime)
+        return self.answer_to(call, self.send(runtime, call, timeout))
 
-    def answer_to(self, call: Call[T], sent: Pending, runtime: SessionHost) -> T:
+    def answer_to(self, call: Call[T], sent: Pending) -> T:
         """Wait for the answer to a call that was sent."""
-        undo = call.undo
-
-        def late(answer: Answer) -> None:
-            if undo is not None and isinstance(answer, Completed) and answer.value:
-                runtime.submit(undo(answer.value))
-
-        answer = sent.answer(late)
+        answer = sent.answer()
         if isinstance(answer, Completed):
-            return call.finish(answer.value)
+            try:
+                return call.finish(answer.value)
+            except KeyboardInterrupt:  # nobody gets it
+                sent.abandon()
+                raise
         raise calls.error_of(answer, call, self.run)
 
     def follow(self, steps: Steps[T], timeout: float | None) -> T:
@@ -195,7 +193,8 @@ class Connection:
 
     def send(self, runtime: SessionHost, call: Call[Any], timeout: float | None) -> Pending:
         """Send a call; its answer is waited for later."""
-        return Pending(runtime, self.bridges, call.build, times.timeout_s(timeout, self.timeout))
+        seconds = times.timeout_s(timeout, self.timeout)
+        return Pending(runtime, self.bridges, call.build, seconds, call.undo)
 
     def clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
         """Return mesh time, Unix µs; measured first if it never was and `relative` (a time counts from now)."""

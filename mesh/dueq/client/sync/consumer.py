@@ -247,7 +247,7 @@ class Consumer:
         call, sent, runtime = closing
         try:
             if sent is not None:
-                self._connection.answer_to(call, sent, runtime)
+                self._connection.answer_to(call, sent)
         except ClientClosed:
             pass
         finally:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dueq import limits
 from dueq.client import pulls, times
+from dueq.client.calls import Call
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.endings import Ending
 from dueq.client.pulls import Lease
@@ -97,7 +98,11 @@ class PullCalls:
         call, wait_s = pulls.pull(topic, max, wait, lease, consumer, held)
         seconds = times.timeout_s(timeout, self.connection.timeout) + wait_s
         pulled = Pulled(self.connection, topic)
-        return [Message(pulled, delivery) for delivery in self.connection.run(call, seconds)]
+
+        def messages(deliveries: list[Delivery]) -> list[Message]:
+            return [Message(pulled, delivery) for delivery in deliveries]
+
+        return self.connection.run(Call(call.build, messages, call.undo), seconds)
 
     def settle(
         self,

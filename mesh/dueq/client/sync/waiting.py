@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from dueq.client.core.ports import events
+from dueq.client.core.ports.effects import Completed
 from dueq.client.host import Answer, SessionHost
 from dueq.errors import OutcomeUnknown
 
@@ -21,32 +22,43 @@ class Bridges:
 
 
 class Pending:
-    """A call that is under way."""
+    """A call that is under way.
+
+    Args:
+        host: sends it.
+        bridges: not used.
+        build: its event, from its number and its deadline (monotonic µs).
+        seconds: until it must be answered.
+        undo: of its `Call`. What comes of a call that was abandoned is undone, maybe in the I/O thread, maybe twice.
+    """
 
     def __init__(
-        self, host: SessionHost, bridges: Bridges, build: Callable[[int, int], events.Event], seconds: float
+        self,
+        host: SessionHost,
+        bridges: Bridges,
+        build: Callable[[int, int], events.Event],
+        seconds: float,
+        undo: Callable[[Any], events.Event] | None = None,
     ) -> None:
         self._host = host
         self._seconds = seconds
-        self._late: Callable[[Answer], object] | None = None
+        self._undo = undo
+        self._abandoned = False
         self._done = threading.Lock()
         self._done.acquire()
         self._answers: list[Answer] = []
-        self._call: Final = host.call(build, seconds, self._settle)
+        try:
+            self._call: Final = host.call(build, seconds, self._settle)
+        except BaseException:
+            self._give_up()
+            raise
 
-    def answer(self, late: Callable[[Answer], object] | None = None) -> Answer:
-        """Wait for the answer; a thread that is interrupted meanwhile, or waits in vain, abandons the call.
-
-        Args:
-            late: called with the answer if it has come, or comes, after that; maybe in the I/O thread, maybe twice.
-        """
+    def answer(self) -> Answer:
+        """Wait for the answer; a thread that is interrupted meanwhile, or waits in vain, abandons the call."""
         try:
             if not self._host.wait_done(self._done, self._seconds + _PATIENCE_S):
                 raise OutcomeUnknown("the client's own thread did not answer in time")
         except BaseException:
-            self._late = late
-            if late is not None and self._answers:
-                late(self._answers[0])
             self.abandon()
             raise
         return self._answers[0]
@@ -57,13 +69,23 @@ class Pending:
 
     def abandon(self) -> None:
         """Nobody waits any more; it may or may not take effect."""
+        self._give_up()
         self._host.submit(events.Abandon(self._call))
 
     def _settle(self, answer: Answer) -> None:
         self._answers.append(answer)
         self._done.release()
-        if self._late is not None:
-            self._late(answer)
+        if self._abandoned:
+            self._take_back(answer)
+
+    def _give_up(self) -> None:
+        self._abandoned = True
+        if self._answers:
+            self._take_back(self._answers[0])
+
+    def _take_back(self, answer: Answer) -> None:
+        if self._undo is not None and isinstance(answer, Completed) and answer.value:
+            self._host.submit(self._undo(answer.value))
 
 
 class Arrivals:
