@@ -142,6 +142,13 @@ def test_a_consumer_that_does_not_follow_into_a_forked_child_begins_nothing_ther
     in_a_child(use)
 
 
+def test_a_forked_child_closes_a_consumer_to_which_messages_came_as_it_was_forked(client: Client) -> None:
+    with client.consumer("departures") as consumer:
+        with consumer._inbox._lock:  # as the I/O thread has it that the child lacks
+            in_a_child(consumer.close)
+        assert consumer.receive(timeout=0) == []
+
+
 def test_no_thread_of_a_client_imports_anything(broker: FakeBroker) -> None:
     """Nobody can know when that is; in a child that is forked meanwhile the module stays half imported."""
     run(_IMPORTS, broker.endpoint.replace("127.0.0.1", "localhost"))

@@ -262,9 +262,11 @@ class AsyncConsumer:
         if self._closed:
             return
         self._closed = True
-        unhandled = self._inbox.close()
         runtime = self._runtime
-        if runtime is None or runtime.forked:
+        if runtime is not None and runtime.forked:
+            return  # the parent may have held the inbox's locks when it forked
+        unhandled = self._inbox.close()
+        if runtime is None:
             return
         call, sent = calls.close_consumer(self.consumer_id, unhandled), None
         with suppress(ClientClosed):

@@ -137,8 +137,9 @@ class Connection:
 
     def tell(self, event: events.Event) -> None:
         """Hand an event to the runtime, if there is one; nobody waits for an answer."""
-        if self._runtime is not None and not self._closed:
-            self._runtime.submit(event)
+        runtime = self._runtime
+        if runtime is not None and not runtime.forked and not self._closed:
+            runtime.submit(event)
 
     def run(self, call: Call[T], timeout: float | None) -> T:
         """Send a call and wait for its answer."""
