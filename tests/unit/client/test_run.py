@@ -57,6 +57,23 @@ def test_a_signal_drains_and_another_one_does_not_cut_that_short(
     assert not broker.rows
 
 
+def test_a_signal_during_the_closing_of_a_run_does_not_cut_that_short(
+    broker: FakeBroker, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = client.consumer("departures")
+    close = consumer.close
+
+    def closing(timeout: float = 5.0) -> None:
+        signal.raise_signal(signal.SIGINT)
+        close(timeout)
+
+    monkeypatch.setattr(consumer, "close", closing)
+    assert consumer.receive(timeout=0) == []
+    broker.push([b"x"])
+    assert consumer.run(lambda message: consumer.stop()) == (1, 0, 0)
+    assert not broker.rows
+
+
 def generate(message: object) -> Iterator[None]:
     raise AssertionError("nothing runs")
     yield

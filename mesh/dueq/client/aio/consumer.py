@@ -22,7 +22,7 @@ from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.endings import PLAIN, Ending
 from dueq.client.failures import Failures
-from dueq.client.handling import Handled
+from dueq.client.handling import Handled, ending_signals
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
 from dueq.client.logs import log
@@ -219,11 +219,12 @@ class AsyncConsumer:
             raise InvalidRequest(
                 f"the consumer of {self.topic!r} runs a handler already: one run has many workers"
             )
-        try:
-            return await running.to_its_end()
-        finally:
-            self._run_lock.release()
-            await self._close_after_run()
+        with ending_signals(self._note_signal) as look_s:
+            try:
+                return await running.to_its_end(look_s)
+            finally:
+                self._run_lock.release()
+                await self._close_after_run()
 
     def stop(self) -> None:
         """End `run`, now or before it begins; may be called from any thread."""
@@ -279,6 +280,9 @@ class AsyncConsumer:
         return self._runtime is not None
 
     # -------------------------------------------------------------- inside
+
+    def _note_signal(self) -> None:
+        self.stopping = True
 
     async def _close_after_run(self) -> None:
         """Close; what a run returns or raises matters more than an error of that."""

@@ -19,7 +19,7 @@ from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.endings import PLAIN, Ending
 from dueq.client.failures import Failures
-from dueq.client.handling import Handled
+from dueq.client.handling import Handled, ending_signals
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
 from dueq.client.logs import log
@@ -220,11 +220,12 @@ class Consumer:
             raise InvalidRequest(
                 f"the consumer of {self.topic!r} runs a handler already: one run has many workers"
             )
-        try:
-            return running.to_its_end()
-        finally:
-            self._run_lock.release()
-            self._close_after_run()
+        with ending_signals(self._note_signal) as look_s:
+            try:
+                return running.to_its_end(look_s)
+            finally:
+                self._run_lock.release()
+                self._close_after_run()
 
     def stop(self) -> None:
         """End `run`, now or before it begins; may be called from any thread."""
@@ -280,6 +281,9 @@ class Consumer:
         return self._runtime is not None
 
     # -------------------------------------------------------------- inside
+
+    def _note_signal(self) -> None:
+        self.stopping = True
 
     def _close_after_run(self) -> None:
         """Close; what a run returns or raises matters more than an error of that."""

@@ -10,7 +10,7 @@ from dueq import limits
 from dueq.client import arguments, endings, times
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.endings import Ending
-from dueq.client.handling import Handled, Work, check_callable, ending_signals, reason_of
+from dueq.client.handling import Handled, Work, check_callable, reason_of
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
 from dueq.client.logs import log
@@ -80,13 +80,17 @@ class Run:
         self._at_work: set[Work] = set()
         self._handled = self._failed = self._released = 0
 
-    def to_its_end(self) -> Handled:
-        """Run until the consumer stops or fails, and drain."""
+    def to_its_end(self, look_s: float | None) -> Handled:
+        """Run until the consumer stops or fails, and drain.
+
+        Args:
+            look_s: look this often, seconds, whether the consumer stops; None: who stops it wakes it.
+        """
+        self._look_s = look_s
         try:
-            with ending_signals(self._note) as self._look_s:
-                host = self._attach()
-                if host is not None:
-                    self._serve_and_settle(host)
+            host = self._attach()
+            if host is not None:
+                self._serve_and_settle(host)
         finally:
             self._crew.dismiss()
         if self._consumer._inbox.failure is not None:
@@ -97,9 +101,6 @@ class Run:
                 f"{self._handled} were handled, {self._failed} failed, {self._released} were unfinished"
             )
         return Handled(self._handled, self._failed, self._released)
-
-    def _note(self) -> None:
-        self._consumer.stopping = True
 
     def _attach(self) -> SessionHost | None:
         while not self._consumer.stopping:
