@@ -246,8 +246,8 @@ class Leases:
                     self._consumer.extend(aged, what.lease_s, wait=False)
                 # What is due later may come before what is not, of another partition. Given back at once it would
                 # come again at once.
-                later += [message for message in batch if until_ms is not None and message.due > until_ms]
-                found += [message for message in batch if until_ms is None or message.due <= until_ms]
+                later += [message for message in batch if until_ms is not None and _since(message) > until_ms]
+                found += [message for message in batch if until_ms is None or _since(message) <= until_ms]
             if later:
                 self._give_back(later)
             if what.slack_s is None:
@@ -313,3 +313,8 @@ class Leases:
                     self._consumer.extend(messages, what.lease_s)
                 except DueqError as error:
                     log.warning("spark.leases_not_extended", topic=what.topic, error=repr(error))
+
+
+def _since(message: Message) -> int:
+    """Return since when a message waits, Unix ms: one that was due when it was scheduled, since then."""
+    return max(message.due, ids.first_instant(message.id))

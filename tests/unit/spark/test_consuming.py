@@ -12,9 +12,16 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+from dueq import ids
 from dueq.errors import DueqError, OutcomeUnknown, StaleLease
 from dueq.spark.consuming import Consumption, Leases
 from dueq.testing import Mesh, mesh
+
+
+def made(due: int, since: int) -> Any:
+    """A message that waits since an instant."""
+    message_id = ids.to_text(ids.MessageId(since, 1, 1, 0))
+    return SimpleNamespace(due=due, id=message_id, lost=False, lease=60.0)
 
 
 class Clock(Leases):
@@ -25,7 +32,7 @@ class Clock(Leases):
         self._held: list[Any] = []
         self._ended = threading.Event()
         self._consumer: Any = self
-        self._left = [SimpleNamespace(due=due, id=str(due), lost=False, lease=60.0) for due in dues]
+        self._left = [made(due, due) for due in dues]
         self._at_ms = 10_000
         self.released: list[int] = []
         self._ended.wait = self._wait  # type: ignore[method-assign, assignment]
@@ -64,6 +71,15 @@ def test_a_query_that_takes_what_there_is_is_not_ended_by_what_is_due_later() ->
     leases._what = replace(leases._what, max_messages=1, slack_s=None)
     assert [message.due for message in leases._receive(10_000)] == [9_000]
     assert leases.released == [20_000]
+
+
+def test_a_query_that_takes_what_there_is_ends_though_others_schedule_at_once() -> None:
+    """What is due when it is scheduled has an instant long ago, or none."""
+    leases = Clock(slack_s=0.0)
+    leases._what = replace(leases._what, slack_s=None)
+    leases._left = [made(0, 9_000), made(0, 10_001), made(500, 10_001), made(500, 10_000)]
+    assert [message.due for message in leases._receive(10_000)] == [0, 500]
+    assert leases.released == [0, 500]
 
 
 @pytest.mark.parametrize("error", [StaleLease("the lease was over", []), OutcomeUnknown("no answer in time")])
