@@ -247,6 +247,11 @@ def due_ms(due: Due, mesh_us: Callable[[], int], what: str = "due") -> int:
     return _within(due, due_int, what)
 
 
+def end_ms(end: Due, mesh_us: Callable[[], int], what: str) -> int:
+    """Check the instant at which something ends and return it as `due_ms` does, but at least 1: 0 stands for no end."""
+    return max(due_ms(end, mesh_us, what), 1)
+
+
 def instant_ms(value: int | datetime, what: str) -> int:
     """Check an instant of a range and return it in Unix ms, rounded up.
 
@@ -274,7 +279,7 @@ def _within(given: Due, unix_ms: int, what: str) -> int:
     if not 0 <= unix_ms <= limits.DUE_MS_MAX:
         also = "" if isinstance(given, Integral) else f", which is {given}"
         raise InvalidRequest(
-            f"{what} is an instant from 0 to {limits.DUE_MS_MAX} (Unix ms), not {unix_ms}{also}"
+            f"{what} is an instant from 0 to {limits.DUE_MS_MAX} (Unix ms), not {shown(unix_ms)}{also}"
         )
     return unix_ms
 

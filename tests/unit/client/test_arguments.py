@@ -81,6 +81,13 @@ def test_one_length_of_time_of_numpy_is_no_number() -> None:
         times.timeout_s(span, 1.0)
 
 
+def test_an_end_at_the_beginning_of_time_is_an_end() -> None:
+    """0 stands for no end inside."""
+    assert times.end_ms(0, now_us, "until") == 1
+    assert times.end_columns(datetime(1970, 1, 1, tzinfo=UTC), None, 2, now_us).expires.tolist() == [1, 1]
+    assert times.end_columns([0, None, DUE_MS_MAX], None, 3, now_us).expires.tolist() == [1, 0, DUE_MS_MAX]
+
+
 def test_timedeltas_of_one_call_share_one_now() -> None:
     clock = iter([1_000_000, 2_000_000])
     column = times.due_column([timedelta(0), timedelta(seconds=1)], 2, lambda: next(clock))

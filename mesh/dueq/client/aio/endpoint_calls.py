@@ -134,7 +134,7 @@ class AsyncEndpointCalls:
         until_ms = 0
         if until is not None:
             clock = await self.connection.clock(times.is_relative(until), timeout)
-            until_ms = times.due_ms(until, clock)
+            until_ms = times.end_ms(until, clock, "until")
         await self.connection.follow(endpoints.pause(name, until_ms), timeout)
 
     async def resume_endpoint(self, name: str, *, timeout: float | None = None) -> None:

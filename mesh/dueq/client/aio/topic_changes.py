@@ -84,13 +84,14 @@ class AsyncTopicChanges:
 
         Args:
             topic: its name.
-            until: when the pause ends by itself, as for `schedule`; None: it lasts until `resume`.
+            until: when the pause ends by itself, as for `schedule`: at once, if that is over; None: it lasts until
+                `resume`.
             timeout: seconds for each request.
         """
         until_ms = 0
         if until is not None:
             clock = await self.connection.clock(times.is_relative(until), timeout)
-            until_ms = times.due_ms(until, clock, "until")
+            until_ms = times.end_ms(until, clock, "until")
         await self.connection.follow(topic_changes.change(topic, topic_changes.paused(until_ms)), timeout)
 
     async def purge(

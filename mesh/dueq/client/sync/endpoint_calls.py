@@ -133,7 +133,7 @@ class EndpointCalls:
         until_ms = 0
         if until is not None:
             clock = self.connection.clock(times.is_relative(until), timeout)
-            until_ms = times.due_ms(until, clock)
+            until_ms = times.end_ms(until, clock, "until")
         self.connection.follow(endpoints.pause(name, until_ms), timeout)
 
     def resume_endpoint(self, name: str, *, timeout: float | None = None) -> None:
