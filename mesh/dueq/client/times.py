@@ -32,6 +32,7 @@ SECONDS_BELOW: Final = 10**11
 """An int below this is a date before 1973 in milliseconds, but a plausible date in seconds."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FINER_THAN_US: Final = ("ns", "ps", "fs", "as")
 _BYTES_LIKE: Final = (bytes, bytearray, memoryview)
 _NO_ROWS: Final = (str, *_BYTES_LIKE)
 """What can be iterated and has no value for each row: the bytes of a text are no instants."""
@@ -147,8 +148,24 @@ def _held_rows(value: Any, what: str) -> Any:
 def _of_array(dues: np.ndarray[Any, Any]) -> list[Any]:
     """Return the values of an array. Of what is in nanoseconds, as times of pandas are, NumPy would make ints."""
     rows_of(dues, "due instants")  # an array of no dimension has none
-    values: list[Any] = (dues.astype(f"{dues.dtype.kind}8[us]") if dues.dtype.kind in "mM" else dues).tolist()
+    values: list[Any] = (_in_us(dues) if dues.dtype.kind in "mM" else dues).tolist()
     return values
+
+
+def _in_us(dues: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return instants or lengths of NumPy in µs.
+
+    Raises:
+        InvalidRequest: one is so far away that its µs need more than 64 bits: NumPy would go round without a word.
+    """
+    column = dues.astype(f"{dues.dtype.kind}8[us]")
+    if np.datetime_data(dues.dtype)[0] not in _FINER_THAN_US:
+        wrong = np.flatnonzero((column.astype(dues.dtype) != dues) & ~np.isnat(dues))
+        if len(wrong):
+            raise InvalidRequest(
+                f"row {wrong[0]}: due is an instant from 0 to {limits.DUE_MS_MAX} (Unix ms), not {dues[wrong[0]]}"
+            )
+    return column
 
 
 def is_relative(dues: Due | Sequence[Due | None] | None) -> bool:
@@ -202,7 +219,7 @@ def end_columns(
     """
     if expires is None and max_attempts is None:
         return _AS_THE_TOPIC_SAYS
-    until = _each(expires, "expires", rows, NO_U64, lambda each: due_ms(each, mesh_us, "expires"))
+    until = _each(expires, "expires", rows, NO_U64, lambda each: end_ms(each, mesh_us, "expires"))
     most = _each(max_attempts, "max_attempts", rows, NO_U16, _attempts)
     return EndColumns(until if until.any() else NO_U64, most if most.any() else NO_U16)
 

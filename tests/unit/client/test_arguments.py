@@ -81,6 +81,18 @@ def test_one_length_of_time_of_numpy_is_no_number() -> None:
         times.timeout_s(span, 1.0)
 
 
+@pytest.mark.parametrize("unit", ["W", "D", "h", "s"])
+def test_a_length_of_numpy_that_its_microseconds_cannot_tell_is_refused(unit: str) -> None:
+    """It came too early by as much as 64 bits hold."""
+    lengths = np.array([1, 1 << 62], f"m8[{unit}]")
+    with pytest.raises(InvalidRequest, match=r"row 1: due is an instant .* not 4611686018427387904"):
+        times.due_column(lengths, 2, now_us)
+    with pytest.raises(InvalidRequest, match="row 1: due is an instant"):
+        times.held(lengths)
+    with pytest.raises(InvalidRequest, match="row 0: due is an int"):
+        times.due_column(np.array(["NaT"], f"m8[{unit}]"), 1, now_us)
+
+
 def test_an_end_at_the_beginning_of_time_is_an_end() -> None:
     """0 stands for no end inside."""
     assert times.end_ms(0, now_us, "until") == 1
