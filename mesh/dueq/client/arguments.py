@@ -20,7 +20,16 @@ KINDS: Final = ("timeline", "priority", "fair")
 NO_NUMBERS: Final = (bool, np.timedelta64)
 """An int is one of them by its class, and a length of time of NumPy, too, whatever its unit is."""
 _T = TypeVar("_T")
+_ENDPOINT = re.compile(r"tcp://(?:[^:\s]+|\[[0-9a-fA-F:.%\w]+\]):(?P<port>[0-9]{1,5})|ipc://\S+")
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.TOPIC_NAME_MAX}}}", re.ASCII)
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it: of a long one the beginning."""
+    try:
+        return f"{value!r:.80}"
+    except ValueError:  # an int with more digits than Python converts
+        return "a number of very many digits"
 
 
 def one_of(value: str, name: str, allowed: Sequence[str]) -> str:
@@ -119,7 +128,7 @@ def count(value: int, what: str, low: int, high: int) -> int:
         InvalidRequest: it is no int, or outside low … high.
     """
     if not isinstance(value, Integral) or isinstance(value, NO_NUMBERS) or not low <= value <= high:
-        raise InvalidRequest(f"{what} is a whole number from {low} to {high}, not {value!r:.80}")
+        raise InvalidRequest(f"{what} is a whole number from {low} to {high}, not {shown(value)}")
     return int(value)
 
 
@@ -139,9 +148,8 @@ def endpoint_list(endpoints: str | Sequence[str] | None) -> list[str]:
         raise InvalidRequest(f"endpoints are a str, or a list of them, not {endpoints!r:.80}")
     taken = [endpoint.strip() if isinstance(endpoint, str) else endpoint for endpoint in endpoints]
     for endpoint in taken:
-        if not isinstance(endpoint, str) or not re.fullmatch(
-            r"tcp://[^:\s]+:\d{1,5}|tcp://\[[0-9a-fA-F:.%\w]+\]:\d{1,5}|ipc://\S+", endpoint
-        ):
+        found = _ENDPOINT.fullmatch(endpoint) if isinstance(endpoint, str) else None
+        if found is None or int(found["port"] or 1) not in range(1, 1 << 16):
             raise InvalidRequest(f"an endpoint is tcp://HOST:PORT, not {endpoint!r:.300}")
         unicode_text(endpoint, "endpoint")
     if not taken:

@@ -88,7 +88,7 @@ def batches(
             fault = error
             break
         payload = row[0]
-        more_bytes = len(payload) if isinstance(payload, _BYTES_LIKE) else 0
+        more_bytes = _bytes_of(payload)
         size += more_bytes
         if taken and (
             len(taken) == limits.REQUEST_ROWS_MAX
@@ -152,3 +152,9 @@ def _batch(first: int, rows: list[tuple[Any, ...]], varying: Iterable[str], colu
         first, payloads, of["due"], of["key"], of["rank"], of["group"], of["headers"], of["expires"],
         of["max_attempts"],
     )  # fmt: skip
+
+
+def _bytes_of(payload: object) -> int:
+    if isinstance(payload, memoryview):
+        return payload.nbytes
+    return len(payload) if isinstance(payload, _BYTES_LIKE) else 0

@@ -260,11 +260,15 @@ def put(
         "url": url,
         "timeout_ms": times.duration_ms(timeout, "the time-out of an endpoint", *TIMEOUT_MS),
         "in_flight": arguments.count(max_in_flight, "max_in_flight", 1, IN_FLIGHT_MAX),
-        "headers": dict(headers or {}),
+        "headers": dict(_mapping(headers, "headers")),
         "filter": _filter(matching),
         "targets": targets,
     }
-    given = None if secrets is None else [[_own(secret), 0] for secret in secrets]
+    given = (
+        None if secrets is None else [[_own(secret), 0] for secret in arguments.rows_of(secrets, "secrets")]
+    )
+    if if_version is not None:
+        arguments.count(if_version, "if_version", PRESENT, 1 << 62)
     changes: dict[str, Any] = {} if backoff is None else {"backoff": backoff_document(backoff)}
     _check({**wanted, "version": 1, "disabled": "", "secrets": given or [[new_secret(), 0]]})
     made = ""
@@ -482,9 +486,16 @@ def _settings(topic: str) -> Call[TopicSettings]:
 
 
 def _filter(given: Mapping[str, str | Sequence[str]] | None) -> dict[str, list[str]]:
+    return {
+        name: [words] if isinstance(words, str) else list(arguments.rows_of(words, "values of a header"))
+        for name, words in _mapping(given, "matching").items()
+    }
+
+
+def _mapping(given: Any, what: str) -> Mapping[Any, Any]:
     if not isinstance(given or {}, Mapping):
-        raise InvalidRequest(f"matching is a mapping of headers to values, not {given!r:.80}")
-    return {name: [words] if isinstance(words, str) else list(words) for name, words in (given or {}).items()}
+        raise InvalidRequest(f"{what} is a mapping of headers to values, not {given!r:.80}")
+    return given or {}
 
 
 def _check(document: Document) -> None:

@@ -102,10 +102,11 @@ def shared_body(data: bytes | bytearray | memoryview) -> SharedBody:
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise InvalidRequest(f"a shared body is bytes, not {type(data).__name__}: {data!r:.80}")
-    if not len(data):
+    size = data.nbytes if isinstance(data, memoryview) else len(data)
+    if not size:
         raise InvalidRequest("a shared body has at least 1 byte, not 0")
-    if len(data) > limits.BODY_BYTES_MAX:
-        raise PayloadTooLarge(f"a shared body has at most {limits.BODY_BYTES_MAX} bytes, not {len(data)}")
+    if size > limits.BODY_BYTES_MAX:
+        raise PayloadTooLarge(f"a shared body has at most {limits.BODY_BYTES_MAX} bytes, not {size}")
     return SharedBody(bytes(data))
 
 

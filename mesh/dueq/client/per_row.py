@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 
 from dueq import ids, limits
-from dueq.client.arguments import count, plain, rows_of
+from dueq.client.arguments import count, plain, rows_of, shown
 from dueq.errors import InvalidRequest
 from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.meta import KEY_BYTES_MAX, Meta, MetaRefused, key_prefixes, packed_headers, prefix_of
@@ -189,7 +189,7 @@ def one_rank(rank: object) -> int:
     if isinstance(rank, bool) or not isinstance(rank, int):
         raise InvalidRequest(f"a rank is an int, not {type(rank).__name__}: {rank!r:.80}")
     if not 0 <= rank <= limits.RANK_MAX:
-        raise InvalidRequest(f"a rank is between 0 and {limits.RANK_MAX}, not {rank}")
+        raise InvalidRequest(f"a rank is between 0 and {limits.RANK_MAX}, not {shown(rank)}")
     return rank
 
 

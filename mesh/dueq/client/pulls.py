@@ -156,7 +156,7 @@ def settle(
     if kind is RecordKind.NACK:
         ending = endings.nack(delay, reason, dead, headers)
     elif kind is RecordKind.RELEASE:
-        ending = endings.release(delay or 0.0)
+        ending = endings.release(0.0 if delay is None else delay)
     elif seconds is not None:
         ending = Ending(times.duration_ms(seconds, "seconds", 0, limits.LEASE_MS_MAX))
         if not ending.amount_ms:

@@ -41,6 +41,10 @@ class Target:
         deadline_ms = 0
         if self.deadline is not None:
             deadline_ms = times.duration_ms(self.deadline, "the deadline of a target", *TIMEOUT_MS)
+        if not isinstance(self.headers, Mapping):
+            raise InvalidRequest(f"the headers of a target are a mapping, not {self.headers!r:.80}")
+        if not isinstance(body, bytes):
+            raise InvalidRequest(f"the body of a target is bytes, not {type(body).__name__}: {body!r:.80}")
         document = {
             "url": self.url,
             "method": self.method,

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 
 from dueq import limits
-from dueq.client.arguments import NO_NUMBERS, count, rows_of
+from dueq.client.arguments import NO_NUMBERS, count, rows_of, shown
 from dueq.errors import InvalidRequest
 from dueq.time_text import duration_text, instant_text
 from dueq_codecs.records import ATTEMPTS_MAX, NO_U16, NO_U32, NO_U64, U16, U32, U64
@@ -355,7 +355,7 @@ def duration_ms(value: Seconds, what: str, low_ms: int, high_ms: int) -> int:
             low, high = (duration_text(timedelta(milliseconds=limit)) for limit in (low_ms, high_ms))
             raise InvalidRequest(f"{what} is {low} to {high}, not {duration_text(value)}")
         raise InvalidRequest(
-            f"{what} is {Decimal(low_ms) / 1000} to {Decimal(high_ms) / 1000} seconds, not {value!r:.80}"
+            f"{what} is {Decimal(low_ms) / 1000} to {Decimal(high_ms) / 1000} seconds, not {shown(value)}"
         )
     return duration
 
@@ -371,5 +371,5 @@ def timeout_s(value: float | None, default: float) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if not isinstance(value, Real) or isinstance(value, NO_NUMBERS) or not value >= 0:
-        raise InvalidRequest(f"timeout is a number of seconds, 0 or more, not {value!r:.80}")
+        raise InvalidRequest(f"timeout is a number of seconds, 0 or more, not {shown(value)}")
     return float(min(value, 365 * 86_400.0))

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 
 from dueq import InvalidRequest, ids
 from dueq.client import arguments, calls, message_state, passes, per_row, pulls, times, unique
-from dueq.client.payloads import payload_columns
-from dueq.limits import CONSUMER_LEASES_MAX, DUE_MS_MAX
+from dueq.client.batches import batches
+from dueq.client.payloads import payload_columns, shared_body
+from dueq.errors import PayloadTooLarge
+from dueq.limits import BODY_BYTES_MAX, CONSUMER_LEASES_MAX, DUE_MS_MAX, REQUEST_BYTES_MAX
 
 
 def now_us() -> int:
@@ -100,6 +103,25 @@ def test_an_end_at_the_beginning_of_time_is_an_end() -> None:
     assert times.end_columns([0, None, DUE_MS_MAX], None, 3, now_us).expires.tolist() == [1, 0, DUE_MS_MAX]
 
 
+ENDLESS = 10**5000
+"""More digits than Python converts."""
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        lambda: times.due_ms(ENDLESS, now_us),
+        lambda: times.duration_ms(ENDLESS, "lease", 0, 1000),
+        lambda: times.timeout_s(-ENDLESS, 1.0),
+        lambda: arguments.count(ENDLESS, "partitions", 1, 1024),
+        lambda: per_row.one_rank(ENDLESS),
+    ],
+)
+def test_a_number_that_nobody_can_read_is_refused_like_any_other(check: Callable[[], object]) -> None:
+    with pytest.raises(InvalidRequest, match="not a number of very many digits"):
+        check()
+
+
 def test_timedeltas_of_one_call_share_one_now() -> None:
     clock = iter([1_000_000, 2_000_000])
     column = times.due_column([timedelta(0), timedelta(seconds=1)], 2, lambda: next(clock))
@@ -138,6 +160,15 @@ def test_what_is_no_text_is_refused_before_it_is_sent(text: Any) -> None:
         passes.checked_name(text)
     with pytest.raises(InvalidRequest, match="group"):
         next(message_state.get_by_key("t", "a", text, payload=False, linearizable=False))
+
+
+def test_what_a_memoryview_holds_is_counted_in_bytes() -> None:
+    numbers = memoryview(np.zeros(BODY_BYTES_MAX // 8 + 1, np.uint64))
+    with pytest.raises(PayloadTooLarge, match=f"at most {BODY_BYTES_MAX} bytes, not {BODY_BYTES_MAX + 8}"):
+        shared_body(numbers)
+    assert shared_body(memoryview(np.array(5))).size == 8
+    first, second = batches([memoryview(np.zeros(REQUEST_BYTES_MAX // 16 + 1, np.uint64))] * 2, 0)
+    assert (len(first.payloads), len(second.payloads)) == (1, 1)
 
 
 def test_payloads_are_bytes_and_mutable_ones_are_copied() -> None:
@@ -207,7 +238,8 @@ def test_time_outs(value: Any) -> None:
 def test_endpoints() -> None:
     listed = ["tcp://127.0.0.1:7400", "tcp://[::1]:7401"]
     assert arguments.endpoint_list(" , ".join(listed)) == arguments.endpoint_list(listed) == listed
-    for wrong in ("127.0.0.1:7400", "tcp://host", [], "http://host:1"):
+    for wrong in ("127.0.0.1:7400", "tcp://host", [], "http://host:1", "tcp://host:0", "tcp://host:65536",
+                  "tcp://[::1]:99999", "tcp://host:٧٤٠٠"):  # fmt: skip
         with pytest.raises(InvalidRequest):
             arguments.endpoint_list(wrong)
 
@@ -303,3 +335,9 @@ def test_a_pull_names_as_many_held_leases_as_a_consumer_can_have() -> None:
     pulls.pull("t", 1, 0, 30.0, "w", held)
     with pytest.raises(InvalidRequest, match="held lists 16385 leases: a consumer has at most 16384"):
         pulls.pull("t", 1, 0, 30.0, "w", [*held, held[0]])
+
+
+@pytest.mark.parametrize("delay", [False, ""])
+def test_a_lease_is_given_back_with_a_delay_that_is_a_length_of_time(delay: Any) -> None:
+    with pytest.raises(InvalidRequest, match="delay"):
+        pulls.settle("t", [], "release", delay, None, "", False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -105,6 +106,10 @@ def test_bad_values_are_refused(client: Client) -> None:
         client.set_endpoint("billing", "bills", "file:///etc/passwd")
     with pytest.raises(InvalidRequest, match="a secret is whsec_"):
         client.set_endpoint("billing", "bills", URL, secrets=["tell nobody"])
+    wrong: dict[str, Any] = {"headers": 5, "matching": {"a": 5}, "secrets": 5, "if_version": "0"}
+    for name, value in wrong.items():
+        with pytest.raises(InvalidRequest, match=f"{value!r}|5"):
+            client.set_endpoint("billing", "bills", URL, **{name: value})
     with pytest.raises(EndpointNotFound, match="there is no endpoint 'billing'"):
         client.endpoint("billing")
 

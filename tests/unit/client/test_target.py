@@ -35,6 +35,7 @@ def test_most_messages_have_none() -> None:
         ({"headers": {"host": "evil"}}, "the header host is not to be set"),
         ({"headers": {"x": "y" * HEADERS_BYTES_MAX}}, "headers have at most 65536 bytes, not 65537"),
         ({"headers": {"x": '"' * 50_000}}, "a target has at most 98304 bytes, not 1000"),
+        ({"headers": 5}, "the headers of a target are a mapping, not 5"),
         ({"deadline": 0.05}, "the deadline of a target"),
         ({"deadline": 1801}, "the deadline of a target"),
     ],
@@ -42,6 +43,11 @@ def test_most_messages_have_none() -> None:
 def test_a_bad_target_is_refused(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidRequest, match=text):
         Target(**{"url": "https://example.org/", **changes}).around(b"")
+
+
+def test_a_body_that_is_no_bytes_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="the body of a target is bytes, not str: 'text'"):
+        Target("https://example.org/").around("text")  # type: ignore[arg-type]
 
 
 def test_what_only_says_that_it_has_one_is_refused() -> None:

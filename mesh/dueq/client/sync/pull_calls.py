@@ -74,7 +74,7 @@ class PullCalls:
         """Take messages that are ready, once. Their leases are detached: they last though this client ends.
 
         Only `ack`, `nack`, `release` or the end of its length ends such a lease. Whoever has id and token may settle it
-        (`settle`), at any broker.
+        (`settle`), at any broker. So what a message of a pull is settled with waits for its answer in any case.
 
         Args:
             topic: its name.
