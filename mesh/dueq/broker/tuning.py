@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 import zmq
 
-from dueq.limits import FRAME_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX
+from dueq.limits import FRAME_BYTES_MAX
 
 _SEND_HIGH_WATER = 1_000
-_RECEIVE_HIGH_WATER = 2 * REQUESTS_IN_FLIGHT_MAX
-"""Messages of one connection that libzmq takes in ahead of us; then its sender feels TCP's own limits."""
+_UNLIMITED = 0
 _HANDSHAKE_MS = 5_000
 """Whoever connects and does not speak ZeroMQ within this time is cut off: there are so many descriptors."""
 _PROBE_AFTER_S, _PROBE_EVERY_S, _PROBES = 4, 2, 3
@@ -61,13 +60,15 @@ def tune(socket: zmq.Socket[bytes], address: str) -> None:
     socket.setsockopt(zmq.IPV6, int("[" in address))
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.SNDHWM, _SEND_HIGH_WATER)
-    socket.setsockopt(zmq.RCVHWM, _RECEIVE_HIGH_WATER)
+    # libzmq 4.3.5 must never stop reading a connection because a pipe is full. If the connection is reset meanwhile,
+    # the next thing that libzmq writes there aborts the process (stream_engine_base.cpp, out_event → zmq_assert
+    # (!_io_error)). That can be the answer to a ping which it had read already, so anybody could do it to a broker.
+    # So no limit bounds what is taken in ahead of us. Honest clients and brokers bound what they have under way.
+    socket.setsockopt(zmq.RCVHWM, _UNLIMITED)
     socket.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
     socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
-    # No heartbeats of libzmq's own: in 4.3.5 their timer writes without asking whether the connection is broken, and so
-    # aborts the process when a connection is reset while its input waits for a full pipe (stream_engine_base.cpp,
-    # timer_event → out_event → zmq_assert (!_io_error)). Anybody could do that to a broker. The kernel's probes and its
-    # limit for repetitions find connections that are dead without a word instead.
+    # No heartbeats of libzmq's own, either: their timer writes without asking whether the connection is broken. The
+    # kernel's probes and its limit for repetitions find connections that are dead without a word instead.
     socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
     socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, _PROBE_AFTER_S)
     socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, _PROBE_EVERY_S)

@@ -22,6 +22,13 @@ def test_libzmq_sends_no_heartbeats_which_could_abort_the_process(socket: zmq.So
     assert socket.getsockopt(zmq.HEARTBEAT_IVL) == 0
 
 
+def test_libzmq_never_stops_reading_a_connection_which_could_abort_the_process(
+    socket: zmq.Socket[bytes],
+) -> None:
+    """See `test_pings`: the answer to a ping that waits does what a heartbeat would do."""
+    assert socket.getsockopt(zmq.RCVHWM) == 0
+
+
 def test_the_kernel_finds_connections_that_are_dead_without_a_word(socket: zmq.Socket[bytes]) -> None:
     def option(number: int) -> int:
         return int(socket.getsockopt(number))
