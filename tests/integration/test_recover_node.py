@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
 from dueq.cluster.layout import Layout
-from dueq.cluster.recovering import PartitionChanged, Recovering, RecoveryRefused, connect
+from dueq.cluster.recovering import Holding, PartitionChanged, Recovering, RecoveryRefused, connect
 from dueq.cluster.server import ZooKeeperServer
 from dueq.cluster.znodes import decode_node, encode_node, encode_registration, encode_topic
 from dueq.core.ports.membership import Member, PartitionAssignment, PartitionNode, Registration, Topic
@@ -93,6 +93,10 @@ class LosesAnswer:
         return broken
 
 
+def all_answer(living: Mapping[str, Registration], uid: int) -> dict[str, Holding]:
+    return dict.fromkeys(living, Holding("follower", 4, 120, 118))
+
+
 def losing(cluster: Cluster, *, carried_out: bool) -> Recovering:
     return Recovering(LosesAnswer(cluster.client, carried_out=carried_out), cluster.layout, "zk:1", 10.0)
 
@@ -100,14 +104,14 @@ def losing(cluster: Cluster, *, carried_out: bool) -> Recovering:
 def test_the_node_names_the_survivor_and_no_leader_and_keeps_its_epoch(
     cluster: Cluster, recovering: Recovering
 ) -> None:
-    facts = recovering.look("t", 0, lambda living, uid: {})
+    facts = recovering.look("t", 0, all_answer)
     assert (facts.version, facts.node, list(facts.registrations)) == (0, LOST, ["b3"])
     recovering.accept_loss(facts, "b3")
     assert cluster.node() == recovering.node(facts) == RECOVERED
 
 
 def test_what_has_changed_since_it_was_looked_at_stays(cluster: Cluster, recovering: Recovering) -> None:
-    facts = recovering.look("t", 0, lambda living, uid: {})
+    facts = recovering.look("t", 0, all_answer)
     other = PartitionNode("b2", 22, 6, LOST.isr)
     cluster.set(other)
     with pytest.raises(PartitionChanged, match="look again"):
@@ -116,27 +120,39 @@ def test_what_has_changed_since_it_was_looked_at_stays(cluster: Cluster, recover
 
 
 def test_a_member_that_came_up_after_the_look_is_seen(cluster: Cluster, recovering: Recovering) -> None:
-    facts = recovering.look("t", 0, lambda living, uid: {})
+    facts = recovering.look("t", 0, all_answer)
     cluster.register("b2", "s2")
     with pytest.raises(RecoveryRefused, match="b2 is up with the disk s2"):
         recovering.accept_loss(facts, "b3")
     assert cluster.node() == LOST
 
 
+def test_a_life_that_began_after_the_look_has_not_said_what_it_holds(
+    cluster: Cluster, recovering: Recovering
+) -> None:
+    cluster.register("b2", "empty")
+    facts = recovering.look("t", 0, all_answer)
+    cluster.client.delete(cluster.layout.broker("b2"))
+    cluster.register("b2", "another")
+    with pytest.raises(RecoveryRefused, match="b2 is up and does not say what it holds"):
+        recovering.accept_loss(facts, "b3")
+    assert cluster.node() == LOST
+
+
 def test_a_lost_answer_to_a_set_that_happened_is_a_success(cluster: Cluster) -> None:
     recovering = losing(cluster, carried_out=True)
-    recovering.accept_loss(recovering.look("t", 0, lambda living, uid: {}), "b3")
+    recovering.accept_loss(recovering.look("t", 0, all_answer), "b3")
     assert cluster.node() == RECOVERED
 
 
 def test_a_lost_answer_to_a_set_that_did_not_happen_is_said_to_be_unknown(cluster: Cluster) -> None:
     recovering = losing(cluster, carried_out=False)
     with pytest.raises(OutcomeUnknown, match="had not happened when it was read again"):
-        recovering.accept_loss(recovering.look("t", 0, lambda living, uid: {}), "b3")
+        recovering.accept_loss(recovering.look("t", 0, all_answer), "b3")
     assert cluster.node() == LOST
 
 
 def test_a_topic_that_was_deleted_meanwhile_is_named(cluster: Cluster, recovering: Recovering) -> None:
     cluster.client.delete(cluster.layout.partition(UID))
     with pytest.raises(PartitionChanged, match="has just been deleted"):
-        recovering.look("t", 0, lambda living, uid: {})
+        recovering.look("t", 0, all_answer)

@@ -215,15 +215,10 @@ def _print_tables(facts: PartitionFacts) -> None:
 def _consequences(facts: PartitionFacts, survivor: str) -> str:
     if not survivor:
         return "No replica that could go on is up and answers: start one first."
-    held = facts.held.get(survivor)
-    holds = (
-        f"record {held.end:,} of epoch {held.last_epoch:,}"
-        if held
-        else "what it holds, which it does not tell"
-    )
+    held = facts.held[survivor]
     return (
         f"Nothing was changed. With --from {survivor} --accept-loss, {facts.name} goes on from {survivor}, "
-        f"up to {holds}.\n"
+        f"up to record {held.end:,} of epoch {held.last_epoch:,}.\n"
         "What came after that is given up for good: messages scheduled since are lost, and those moved, cancelled\n"
         "or delivered since are as they were, so that they can be delivered (again). Do it only when the disks of\n"
         f"all replicas in sync are lost. It is served once {facts.topic.min_isr} replicas hold the same log.\n"

@@ -7,7 +7,7 @@ this one replica with its present disk. The rest is an ordinary election. As the
 the new leader commits nothing before other replicas have caught up.
 
 It is refused wherever it could be a mistake: while a leader lives, while a member of the ISR lives that has not lost
-its data, and for a replica that holds less than another living one.
+its data, while a living replica does not say what it holds, and for a replica that holds less than another living one.
 """
 
 from __future__ import annotations
@@ -154,15 +154,17 @@ def reason_against(facts: PartitionFacts, survivor: str | None = None) -> str:
                 f"{member.broker_id} is up with the disk {member.store_id} that the ISR of {facts.name} names: "
                 "nothing is lost, it will lead; wait"
             )
+    if survivor is not None and survivor not in facts.registrations:
+        return f"{survivor} is not registered in ZooKeeper: start it first"
+    for broker_id in facts.replicas:
+        # It may hold more than every other one. The log of a replica that has stopped is a person's to weigh.
+        if broker_id in facts.registrations and broker_id not in facts.held:
+            return f"{broker_id} is up and does not say what it holds of {facts.name}: wait, or stop it"
     return "" if survivor is None else _reason_against_survivor(facts, survivor)
 
 
 def _reason_against_survivor(facts: PartitionFacts, survivor: str) -> str:
-    if survivor not in facts.registrations:
-        return f"{survivor} is not registered in ZooKeeper: start it first"
-    own = facts.held.get(survivor)
-    if own is None:
-        return ""
+    own = facts.held[survivor]
     if own.role == _UNREADY:
         return f"{survivor} itself has only a part of {facts.name}: its catching up was never finished"
     best = best_survivor(facts)
@@ -234,8 +236,14 @@ class Recovering:
             PartitionChanged: the node has changed since `facts` were read.
             OutcomeUnknown: ZooKeeper's answer was lost, and the node does not show that it has happened.
         """
-        # Look once more: a broker may have been started whose disk was thought to be lost.
-        facts = replace(facts, registrations=self._registrations())
+        # Look once more: a broker may have been started whose disk was thought to be lost, or that was not asked.
+        living = self._registrations()
+        held = {
+            broker_id: held
+            for broker_id, held in facts.held.items()
+            if living.get(broker_id) == facts.registrations.get(broker_id)
+        }
+        facts = replace(facts, registrations=living, held=held)
         if refused := reason_against(facts, survivor):
             raise RecoveryRefused(refused)
         wanted = facts.wanted(survivor)

@@ -99,8 +99,25 @@ def test_who_holds_less_than_another_replica_does_not_go_on(facts: PartitionFact
     assert "recover from b2" in reason_against(found, "b3")
 
 
-def test_a_replica_that_does_not_answer_may_be_chosen(facts: PartitionFacts) -> None:
-    assert reason_against(replace(facts, held={}), "b3") == ""
+@pytest.mark.parametrize("silent", ["b1", "b2", "b3"])
+@pytest.mark.parametrize("survivor", [None, "b2", "b3"])
+def test_nothing_is_given_up_while_a_living_replica_does_not_say_what_it_holds(
+    facts: PartitionFacts, silent: str, survivor: str | None
+) -> None:
+    """It may hold acknowledged messages which the others lack, as a replica that is paused for a moment does."""
+    found = replace(
+        facts, held={broker_id: held for broker_id, held in facts.held.items() if broker_id != silent}
+    )
+    assert f"{silent} is up and does not say what it holds" in reason_against(found, survivor)
+
+
+def test_a_replica_that_is_stopped_need_not_say_what_it_holds(facts: PartitionFacts) -> None:
+    registrations = {key: seen for key, seen in facts.registrations.items() if key != "b2"}
+    found = replace(facts, registrations=registrations, held={"b1": facts.held["b1"], "b3": facts.held["b3"]})
+    assert reason_against(found, "b3") == ""
+
+
+def test_when_nobody_answers_there_is_no_best_survivor(facts: PartitionFacts) -> None:
     assert best_survivor(replace(facts, held={})) == ""
 
 

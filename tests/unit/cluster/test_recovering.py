@@ -17,7 +17,7 @@ from dueq.errors import OutcomeUnknown
 LIVING = Registration("b2", 50, "s2", "tcp://b2:1")
 TOPIC = Topic("t", "00" * 16, "timeline", (PartitionAssignment(4, ("b1", "b2")),), 2, 1)
 LOST = PartitionNode("b1", 11, 5, (Member("b1", "s1"),))
-FACTS = PartitionFacts(TOPIC, 0, 0, LOST, {"b2": LIVING}, {})
+FACTS = PartitionFacts(TOPIC, 0, 0, LOST, {"b2": LIVING}, {"b2": Holding("follower", 4, 120, 118)})
 
 
 class _Result:
