@@ -28,11 +28,10 @@ _LONG_US = 3_600_000_000
 
 
 @contextmanager
-def hanging(pid: int) -> Iterator[None]:
-    """No sync of a process ends any more."""
-    syncs = "fsync,fdatasync"
-    command = ["strace", "-f", "-o", "/dev/null", "-e", f"trace={syncs}"]
-    command += ["-e", f"inject={syncs}:delay_enter={_LONG_US}", "-p", str(pid)]
+def hanging(pid: int, calls: str) -> Iterator[None]:
+    """None of these system calls of a process ends any more."""
+    command = ["strace", "-f", "-o", "/dev/null", "-e", f"trace={calls}"]
+    command += ["-e", f"inject={calls}:delay_enter={_LONG_US}", "-p", str(pid)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as strace:
         assert strace.stderr is not None
         assert "attached" in strace.stderr.readline()
@@ -59,11 +58,14 @@ def said(broker: BrokerChild, event: str) -> list[str]:
     return [line.get("reason", "") for line in lines if line["event"] == event]
 
 
-def test_a_leader_whose_disk_does_not_answer_ends_and_another_one_delivers(mesh: LocalMesh) -> None:
+@pytest.mark.parametrize("calls", ["fsync,fdatasync", "statfs,fstatfs"], ids=["sync", "free space"])
+def test_a_leader_whose_disk_does_not_answer_ends_and_another_one_delivers(
+    mesh: LocalMesh, calls: str
+) -> None:
     with Client(mesh.endpoints) as client:
         client.create_topic("t", partitions=1, replicas=3)
         broker = leader_of(client, "t", mesh)
-        with client.consumer("t") as consumer, client.producer("t") as producer, hanging(broker.pid):
+        with client.consumer("t") as consumer, client.producer("t") as producer, hanging(broker.pid, calls):
             producer.schedule(b"due", 0, timeout=_PATIENCE_S)
             [message] = consumer.receive(timeout=_PATIENCE_S)
             assert message.payload == b"due"

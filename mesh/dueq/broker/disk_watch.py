@@ -1,5 +1,8 @@
 """Notices a disk that does not answer: a group commit that is under way look after look, and nothing is written.
 
+The writer also asks how much space is free, before commits. A file system that is gone holds that up, too, so it counts
+as a commit here.
+
 The kernel may hold a write back for ever. That raises no error, and nothing can end it. Meanwhile the broker would keep
 its leaderships, and commit nothing (CockroachDB ends a node whose disk is stalled for the same reason). A disk that is
 only slow goes on taking what LevelDB compacts: to end the broker would make that worse.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from threading import Condition
 
 from dueq.broker.inbox import Inbox
@@ -31,7 +32,8 @@ class Writer(Worker):
 
     Attributes:
         commits: how long the group commits took.
-        under_way: the number of the group commit that is under way; 0: none is.
+        under_way: the number of the group commit, or of the look at the free space, that is under way; 0: none is. A
+            disk that does not answer holds either up.
     """
 
     def __init__(self, store: Store, inbox: Inbox) -> None:
@@ -92,9 +94,14 @@ class Writer(Worker):
         self._inbox.put(Persisted(group[-1].token, took_us, self._store.wiping()))
 
     def _store_commit(self, writes: Sequence[StoreWrite]) -> None:
+        with self._waiting_for_disk():
+            self._store.commit(writes)
+
+    @contextmanager
+    def _waiting_for_disk(self) -> Iterator[None]:
         self._begun += 1
         self.under_way = self._begun
-        self._store.commit(writes)
+        yield
         self.under_way = 0
 
     def _look_at_pressure(self) -> None:
@@ -103,7 +110,8 @@ class Writer(Worker):
         if now < self._looked_at + _PRESSURE_S and self._pressure is not None:
             return
         self._looked_at = now
-        pressure = self._store.pressure()
+        with self._waiting_for_disk():
+            pressure = self._store.pressure()
         if pressure != self._pressure:
             self._pressure = pressure
             self._inbox.put(StorePressure(pressure.inserts_refused, pressure.hand_over))

@@ -100,6 +100,7 @@ def test_a_commit_is_under_way_until_it_is_said_to_be_done(
     """An idle broker whose last commit seemed to go on would end, as with a disk that hangs."""
     commit, seen = disk.store.commit, []
     writer = Writer(disk.store, disk.inbox)
+    monkeypatch.setattr(writer_module, "_PRESSURE_S", 3600.0)
 
     def committed(writes: Sequence[StoreWrite]) -> None:
         seen.append(writer.under_way)
@@ -112,7 +113,32 @@ def test_a_commit_is_under_way_until_it_is_said_to_be_done(
         disk.wait_for(Persisted)
         assert writer.under_way == 0
     writer.stop(5)
-    assert seen == [1, 2]
+    assert 0 not in seen
+    assert len(set(seen)) == len(seen) == 2
+
+
+def test_a_look_at_the_free_space_is_under_way_like_a_commit(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network's file system that is gone holds this up first: no commit was ever seen to hang."""
+    look, seen, enough = disk.store.pressure, [], Done()
+    writer = Writer(disk.store, disk.inbox)
+    monkeypatch.setattr(writer_module, "_PRESSURE_S", 0.0)
+    monkeypatch.setattr(writer_module, "_IDLE_S", 0.0)
+
+    def looked() -> Pressure:
+        seen.append(writer.under_way)
+        if len(seen) == 3:
+            enough.set()
+        return look()
+
+    monkeypatch.setattr(disk.store, "pressure", looked)
+    writer.start()
+    assert enough.wait(5)
+    writer.stop(5)
+    assert writer.under_way == 0
+    assert 0 not in seen
+    assert len(set(seen)) == len(seen)
 
 
 def test_a_failed_write_is_said_once_and_nothing_is_written_after_it(disk: Disk) -> None:
