@@ -77,6 +77,41 @@ def test_a_topic_is_changed_only_if_it_is_as_it_was_seen(gateway: Caller, http_t
     assert gateway.headers("GET", http_topic)["etag"] == f'"{name}.{version}"'
 
 
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_a_topic_is_paused_and_resumed_only_if_it_is_as_it_was_seen(
+    gateway: Caller, http_topic: str, verb: str
+) -> None:
+    """The header was ignored."""
+    seen = {"if-match": gateway.headers("GET", http_topic)["etag"]}
+    other = "resume" if verb == "pause" else "pause"
+    before = gateway("POST", f"{http_topic}/{other}")[1]
+    status, problem = gateway("POST", f"{http_topic}/{verb}", None, seen)
+    assert (status, problem["error"], problem["present"]) == (
+        412,
+        "VersionDiffers",
+        str(before["settings_version"]),
+    )
+    assert gateway("GET", http_topic)[1]["paused"] == before["paused"] == (verb == "resume")
+    now = {"if-match": gateway.headers("GET", http_topic)["etag"]}
+    status, after = gateway("POST", f"{http_topic}/{verb}", None, now)
+    assert (status, after["paused"]) == (200, verb == "pause")
+    assert gateway("POST", f"{http_topic}/{verb}", None, {"if-match": '"other.1"'})[0] == 400
+
+
+@pytest.mark.parametrize(("method", "path"), [("DELETE", ""), ("POST", "/purge")])
+def test_what_is_not_done_by_version_refuses_one(
+    gateway: Caller, http_topic: str, method: str, path: str
+) -> None:
+    """The header was ignored: a topic was deleted that had been changed since."""
+    [message_id] = scheduled(gateway, http_topic, {})
+    seen = {"if-match": gateway.headers("GET", http_topic)["etag"]}
+    status, problem = gateway(method, http_topic + path, None, seen)
+    assert (status, problem["error"]) == (400, "InvalidRequest")
+    assert "if-match" in problem["detail"]
+    assert gateway("GET", f"{http_topic}/messages/{message_id}")[0] == 200
+    assert gateway("POST", f"{http_topic}/purge", None, {"if-match": "*"})[0] == 202
+
+
 def test_many_are_cancelled_moved_and_triggered_by_id(gateway: Caller, http_topic: str) -> None:
     first, second, third = scheduled(gateway, http_topic, {}, {}, {})
     version = gateway("GET", f"{http_topic}/messages/{first}")[1]["version"]

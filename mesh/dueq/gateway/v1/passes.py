@@ -17,6 +17,7 @@ from dueq.gateway.bodies import JsonRoute
 from dueq.gateway.problems import Unfit
 from dueq.gateway.service import Service
 from dueq.gateway.v1.model import Answer, Asked, Duration, Instant, Topic
+from dueq.gateway.v1.preconditions import Unseen
 
 router = APIRouter(prefix="/v1/topics/{topic}", tags=["many messages"], route_class=JsonRoute)
 
@@ -121,7 +122,9 @@ async def where(topic: Topic, asked: Where, service: TheService) -> Any:
     return await _progress(service, await _begun(topic, asked, wanted, now_us, service))
 
 
-@router.post("/purge", status_code=status.HTTP_202_ACCEPTED, summary="Finish all messages in a state")
+@router.post(
+    "/purge", status_code=status.HTTP_202_ACCEPTED, dependencies=[Unseen], summary="Finish all messages in a state",
+)  # fmt: skip
 async def purged(topic: Topic, service: TheService, asked: Purge | None = None) -> PassAnswer:
     return await _progress(service, await service.client.purge(topic, (asked or Purge()).state, wait=False))
 

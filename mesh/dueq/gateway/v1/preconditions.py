@@ -1,4 +1,4 @@
-"""`If-Match`: a message, an endpoint or a topic is changed only if it is as it was seen."""
+"""`If-Match`: a message, an endpoint or a topic is changed only if it is as it was seen; or the header is refused."""
 
 from __future__ import annotations
 
@@ -64,6 +64,27 @@ def etag(message_id: str, version: int) -> str:
 
 
 _NAMED: Final = re.compile(r'"([A-Za-z0-9._-]{1,255})\.([0-9]{1,15})"')
+
+
+async def _unseen(
+    if_match: Annotated[
+        str | None,
+        Header(description="`*` or none: this is not done by version, so an ETag is refused (400)."),
+    ] = None,
+) -> None:
+    """Refuse an `If-Match` that cannot be heeded.
+
+    Raises:
+        Refusal: it names a version.
+    """
+    if if_match is not None and if_match.strip() != "*":
+        raise Refusal(
+            400, f"if-match is not heeded here: leave it out, or say *, not {if_match!r:.80}", if_match
+        )
+
+
+Unseen = Depends(_unseen)
+"""For what is done whatever the version: who names one is told, since it would be ignored."""
 
 
 def version_seen(if_match: str | None, name: str, what: str) -> int | None:

@@ -8,13 +8,14 @@ from fastapi import APIRouter, Depends, Header, Query, Response, status
 from pydantic import Field
 
 from dueq import Backoff, TopicInfo
+from dueq.client import topic_changes
 from dueq.gateway import instants, pauses
 from dueq.gateway.access import TheService
 from dueq.gateway.bodies import JsonRoute
 from dueq.gateway.problems import Unfit
 from dueq.gateway.service import Service
 from dueq.gateway.v1.model import Answer, Asked, Count, Cursor, Duration, Instant, Said, Topic
-from dueq.gateway.v1.preconditions import version_seen
+from dueq.gateway.v1.preconditions import Unseen, version_seen
 from dueq_codecs.backoff import DOUBLINGS_MAX, FACTOR_MAX
 
 router = APIRouter(prefix="/v1/topics", tags=["topics"], route_class=JsonRoute)
@@ -197,6 +198,9 @@ async def _seen(
     return version_seen(if_match, topic, "topic")
 
 
+Seen = Annotated[int | None, Depends(_seen)]
+
+
 @router.get("/{topic}", summary="Show a topic, with counts")
 async def described(topic: Topic, service: TheService, response: Response) -> TopicAnswer:
     """The ETag is its name and the version of its settings."""
@@ -209,7 +213,7 @@ async def changed(
     asked: TopicChanges,
     service: TheService,
     response: Response,
-    version: Annotated[int | None, Depends(_seen)],
+    version: Seen,
 ) -> TopicAnswer:
     """The ETag is its name and the version of its settings."""
     await service.client.update_topic(
@@ -218,25 +222,35 @@ async def changed(
     return _tagged(await _described(service, topic), response)
 
 
-@router.delete("/{topic}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a topic and its messages")
+@router.delete(
+    "/{topic}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a topic and its messages",
+    dependencies=[Unseen],
+)  # fmt: skip
 async def deleted(topic: Topic, service: TheService) -> None:
     await service.client.delete_topic(topic)
 
 
 @router.post("/{topic}/pause", summary="Deliver nothing more until it is resumed")
-async def paused(topic: Topic, service: TheService, asked: Pause | None = None) -> TopicAnswer:
-    if asked is None or asked.until is None:
-        await service.client.pause(topic)
-    else:
+async def paused(
+    topic: Topic, service: TheService, response: Response, version: Seen, asked: Pause | None = None
+) -> TopicAnswer:
+    """The ETag is its name and the version of its settings, of which a pause is one."""
+    until = 0
+    if asked is not None and asked.until is not None:
         until = instants.instant_ms(asked.until, await service.now_us(), "body.until")
-        await service.client.pause(topic, until)
-    return await _described(service, topic)
+    await _change(service, topic, topic_changes.paused(until), version)
+    return _tagged(await _described(service, topic), response)
 
 
 @router.post("/{topic}/resume", summary="End a pause")
-async def resumed(topic: Topic, service: TheService) -> TopicAnswer:
-    await service.client.resume(topic)
-    return await _described(service, topic)
+async def resumed(topic: Topic, service: TheService, response: Response, version: Seen) -> TopicAnswer:
+    """The ETag is its name and the version of its settings."""
+    await _change(service, topic, topic_changes.RESUMED, version)
+    return _tagged(await _described(service, topic), response)
+
+
+async def _change(service: Service, topic: str, changes: dict[str, Any], version: int | None) -> None:
+    await service.client.connection.follow(topic_changes.change(topic, changes, if_version=version), None)
 
 
 class Second(Answer):
