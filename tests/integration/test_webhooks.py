@@ -315,6 +315,20 @@ def test_a_new_secret_and_a_test_by_http(client: Client, gateway: GatewayChild) 
         client.delete_topic("by-http")
 
 
+@pytest.mark.parametrize("name", ["", "x" * 256, "ä" * 128])
+def test_a_filter_by_a_name_that_no_header_has_is_refused(
+    client: Client, gateway: GatewayChild, name: str
+) -> None:
+    """It was taken, and finished every message."""
+    client.create_topic("unheard-of")
+    body = {"topic": "unheard-of", "url": "https://example.com", "filter": {name: ["x"]}}
+    status, problem = asked(gateway, "PUT", "/v1/endpoints/unheard-of", body)
+    assert (status, problem["error"]) == (422, "InvalidRequest")
+    named = body | {"filter": {"x" * 255: ["x"]}}
+    assert asked(gateway, "PUT", "/v1/endpoints/unheard-of", named)[0] == 200
+    client.delete_topic("unheard-of")
+
+
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.2:{}/", "http://[::1]:{}/", "http://169.254.169.254/", "http://10.0.0.1/"]
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Request, Response, status
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from dueq import EndpointInfo
 from dueq.client import endpoints
@@ -19,10 +19,26 @@ from dueq.gateway.service import Service
 from dueq.gateway.v1.model import Answer, Asked, Duration, Instant, Said
 from dueq.gateway.v1.preconditions import version_seen
 from dueq.gateway.webhooks.counters import Counters
+from dueq_codecs.meta import HEADER_NAME_BYTES_MAX, packed_headers
 
 router = APIRouter(prefix="/v1/endpoints", tags=["endpoints"], route_class=JsonRoute)
 
 Name = Annotated[str, Path(description="The endpoint's name.", examples=["billing"])]
+
+
+def _of_a_message(name: str) -> str:
+    """Return a name, if a message can have a header of it.
+
+    Raises:
+        MetaRefused: none can. A filter by it would finish every message.
+    """
+    packed_headers({name: ""})
+    return name
+
+
+HeaderName = Annotated[
+    str, Field(min_length=1, max_length=HEADER_NAME_BYTES_MAX), AfterValidator(_of_a_message)
+]
 
 
 class NewEndpoint(Asked):
@@ -37,7 +53,7 @@ class NewEndpoint(Asked):
     timeout: Duration = Field(default=DEFAULT_TIMEOUT_S, description="How long a receiver may take; 15 s.")
     max_in_flight: int = Field(default=DEFAULT_IN_FLIGHT, description="Requests of one gateway at a time.")
     headers: dict[str, str] = Field(default={}, description="Of every request; the values are never shown.")
-    filter: dict[str, str | list[str]] = Field(
+    filter: dict[HeaderName, str | list[str]] = Field(
         default={},
         description="Values by the names of headers: a message without one of them is finished, not sent.",
     )
