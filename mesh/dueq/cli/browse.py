@@ -114,7 +114,7 @@ def _order(message: ScheduledMessage) -> tuple[int, int, str]:
 def _print(topic: str, found: list[ScheduledMessage], payloads: bool, more: bool) -> None:
     title = f"{topic}: the first {len(found):,} that wait" if more else f"{topic}: {len(found):,} waiting"
     ranked, grouped = any(message.rank for message in found), any(message.group for message in found)
-    columns = ["id", "waits until", "key", "payload" if payloads else ">bytes"]
+    columns = ["id", "waits until", "key", "|payload" if payloads else ">bytes"]
     headed = any(message.headers for message in found)
     more_columns = [
         *(["headers"] if headed else []),

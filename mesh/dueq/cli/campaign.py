@@ -19,7 +19,7 @@ from rich.text import Text
 from dueq.cli.group import SuggestingGroup
 from dueq.cli.options import connect, endpoints, json_option, mesh_options
 from dueq.cli.outcomes import counted
-from dueq.cli.tables import new_table
+from dueq.cli.tables import new_table, print_table
 from dueq.errors import DueqError
 
 if TYPE_CHECKING:
@@ -226,12 +226,11 @@ def _left_behind(endpoint: tuple[str, ...], spec: Spec, job_id: str | None, dry:
 
 def _print(report: CampaignReport) -> None:
     shown = new_table(f"{report.name} in {report.topic}: {report.state}", "", ">")
-    shown.columns[0].no_wrap = False  # a reason may be a long sentence
     shown.min_width = len(str(shown.title))
     for name, value in report.lines():
         shown.add_row(Text(name), Text(value))
     console = Console()
-    console.print(shown)
+    print_table(shown, console)
     if report.plot:
         console.print(f"drawn in {report.plot}", soft_wrap=True, highlight=False)
     if report.state in ("loaded", "already loaded"):

@@ -38,8 +38,8 @@ def forecast(topic: str, seconds: int, as_json: bool, endpoint: tuple[str, ...],
         click.echo(f"nothing falls due in {topic} within {seconds} s")
         return
     total = sum(count for _, count in busy)
-    shown = new_table(f"{topic}: {total:,} due within {seconds:,} s", "from", ">due", "")
+    shown = new_table(f"{topic}: {total:,} due within {seconds:,} s", "from", ">due", "|")
     top = max(count for _, count in busy)
     for instant, count in busy:
         shown.add_row(instant_text(instant), f"{count:,}", "█" * max(1, count * _BAR_WIDTH // top))
-    print_table(shown)
+    print_table(shown, **{"from": 24})

@@ -15,7 +15,7 @@ from rich.text import Text
 from dueq import Client
 from dueq.cli.group import SuggestingGroup
 from dueq.cli.options import Seconds, json_option
-from dueq.cli.tables import new_table
+from dueq.cli.tables import new_table, print_table
 from dueq.cluster.recovering import (
     Fate,
     Holding,
@@ -197,7 +197,7 @@ def _print_tables(facts: PartitionFacts) -> None:
         members.add_row(
             member.broker_id, member.store_id, _FATES[facts.fate(member)], seen.store_id if seen else "–"
         )
-    console.print(members)
+    print_table(members, console)
     replicas = new_table(
         "Replicas", "broker", "state", "disk", ">last record", ">of epoch", ">committed", "endpoint"
     )
@@ -209,7 +209,7 @@ def _print_tables(facts: PartitionFacts) -> None:
             *(f"{n:,}" for n in (held.end, held.last_epoch, held.commit)) if held else ("–", "–", "–"),
             seen.endpoint if seen else "",
         )  # fmt: skip
-    console.print(replicas)
+    print_table(replicas, console)
 
 
 def _consequences(facts: PartitionFacts, survivor: str) -> str:

@@ -47,7 +47,7 @@ def status(watch: bool, every: float, as_json: bool, endpoint: tuple[str, ...], 
         elif as_json:
             click.echo(json.dumps(client.status(), indent=2))
         else:
-            _console().print(render(client.status()))
+            _console().print(render(client.status()), crop=False)
 
 
 def _console() -> Console:
@@ -61,7 +61,7 @@ def _watch(client: Client, every: float) -> None:
     console = _console()
     if not console.is_terminal:
         for document in _documents(client, every):
-            console.print(render(document))
+            console.print(render(document), crop=False)
         return
     with Live(console=console, auto_refresh=False, screen=True) as live:
         for document in _documents(client, every):
@@ -156,7 +156,7 @@ def _topics(topics: dict[str, Document]) -> Table:
         ">leased",
         ">dead",
         ">in 1 min",
-        "now → 1 min",
+        "|now → 1 min",
     )
     table = new_table("Topics", *columns)
     for name in sorted(topics):

@@ -171,7 +171,7 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
             str(part.index), _leader(part), str(part.epoch), " ".join(part.isr), " ".join(part.replicas),
             *("–" if count is None else f"{count:,}" for count in _counts(part)),
         )  # fmt: skip
-    console.print(shown)
+    print_table(shown, console)
 
 
 def _unusual(info: TopicInfo) -> Iterator[tuple[str, str]]:
