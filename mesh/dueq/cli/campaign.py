@@ -225,7 +225,7 @@ def _left_behind(endpoint: tuple[str, ...], spec: Spec, job_id: str | None, dry:
 
 
 def _print(report: CampaignReport) -> None:
-    shown = new_table(f"{report.name} in {report.topic}: {report.state}", "", ">")
+    shown = new_table(f"{report.name} in {report.topic}: {report.state}", "", ">", heads=False)
     shown.min_width = len(str(shown.title))
     for name, value in report.lines():
         shown.add_row(Text(name), Text(value))

@@ -122,7 +122,7 @@ def show(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float) ->
     if as_json:
         click.echo(_document(info))
         return
-    shown = new_table("", "", "")
+    shown = new_table("", "", "", heads=False)
     for field, value in (
         ("topic", info.topic),
         ("url", info.url),

@@ -100,12 +100,13 @@ def _plain(cell: RenderableType | None) -> RenderableType | None:
     return Text(cleaned(cell)) if isinstance(cell, str) else cell
 
 
-def new_table(title: str, *columns: str) -> Table:
+def new_table(title: str, *columns: str, heads: bool = True) -> Table:
     """A table.
 
     Args:
         title: above it.
         columns: their heads. > before one: numbers, right-aligned. | before one: texts that are cut, not broken.
+        heads: show the heads.
     """
     found = PlainTable(
         title=Text(title, style="bold"),
@@ -114,6 +115,7 @@ def new_table(title: str, *columns: str) -> Table:
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         collapse_padding=True,
+        show_header=heads,
     )
     for column in columns:
         found.add_column(

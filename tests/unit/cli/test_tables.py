@@ -56,3 +56,9 @@ def test_a_wide_terminal_shows_each_row_in_one_line() -> None:
     [row] = [line for line in lines_of(topics(), 200) if "departures" in line]
     assert "▇" * 20 in row
     assert "now" in "".join(lines_of(topics(), 200))
+
+
+def test_a_table_without_heads_shows_its_rows_only() -> None:
+    table = new_table("", "", "", heads=False)
+    table.add_row("topic", "bills")
+    assert [line.split() for line in lines_of(table, 60) if line.strip()] == [["topic", "bills"]]
