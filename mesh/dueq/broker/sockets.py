@@ -18,6 +18,7 @@ from dueq.broker.introductions import Identity, Introductions
 from dueq.broker.links import Links
 from dueq.broker.tuning import Counts, begin_sharing, has_input, put, tune
 from dueq.broker.waiting import Waiter
+from dueq.core.front.clients import FOR_CONSUMERS
 from dueq.core.ports.events import ClientFrameReceived, Event, PeerFrameReceived, Route, RouteLost
 from dueq.limits import HEADER_BYTES_MAX
 from dueq_codecs.frames import FrameError, decode, encode
@@ -53,6 +54,8 @@ _CLIENT_MESSAGES = (
     Hello, MetadataRequest, CreateTopicRequest, DeleteTopicRequest, UpdateTopicRequest, InspectRequest, ChangeRequest,
     ChunkRequest, ConsumerFrame, BrowseRequest, LookRequest,
 )  # fmt: skip
+_RELAYED = (*_CLIENT_MESSAGES, *FOR_CONSUMERS)
+"""What a broker may pass on to another one: requests of its clients, and what has not reached a consumer of its own."""
 _FRAMES_PER_TURN = 500
 _CLIENT_FRAMES_MAX = 3
 """A client's message has a header and a body at most. More than this is not even kept until it is refused."""
@@ -209,6 +212,8 @@ class Sockets:
             return Code.BAD_FRAME, f"a {name} on a connection that is no broker's"
         if life != (message.sender, message.incarnation):
             return Code.BAD_FRAME, f"a {name} of {message.sender!r:.80} on the connection of {life[0]!r}"
+        if isinstance(message, Relay) and not message.back and not isinstance(message.inner, _RELAYED):
+            return Code.BAD_FRAME, f"a {type(message.inner).__name__} is not relayed to a broker"
         return None
 
     def _not_from_client(self, identity: bytes, message: ClientMessage) -> tuple[Code, str] | None:

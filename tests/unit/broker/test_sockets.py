@@ -24,6 +24,7 @@ from dueq_codecs.envelope import seal
 from dueq_codecs.frames import encode
 from dueq_codecs.messages import (
     Append,
+    ChangeReply,
     ChunkReply,
     Code,
     Hello,
@@ -31,6 +32,7 @@ from dueq_codecs.messages import (
     MetadataReply,
     MetadataRequest,
     PeerFrame,
+    Push,
     Relay,
     Reply,
     Role,
@@ -227,6 +229,23 @@ def test_after_its_hello_a_broker_is_heard_under_its_own_name_only(node: Node, c
     client.say(frame("b2", 4, number=4))
     node.receive_until(lambda events: heard(events) == [1, 4])
     assert node.sockets.counts.refused == {"bad_frame": 2}
+
+
+@pytest.mark.parametrize("inner", [Reply(4, Code.OK), MetadataReply(4, Code.OK), ChangeReply(4, Code.OK)])
+def test_a_broker_relays_nothing_but_what_others_ask_or_consumers_have_missed(
+    node: Node, client: RawClient, inner: Any
+) -> None:
+    """The request of a client was looked up by its kind, and the broker ended."""
+    client.say(broker_hello("b2"))
+    client.say(Relay("b2", 1, b"x", False, inner))
+    client.say(Relay("b2", 1, b"x", False, MetadataRequest(5)))
+    client.say(Relay("b2", 1, b"x", False, Push("t", bytes(16), 1, 1, 1, 0)))
+    client.say(Relay("b2", 1, b"x", True, inner))
+    client.say(frame(number=7))
+    events = node.receive_until(lambda events: heard(events) == [7])
+    relayed = [event.message.inner for event in events if isinstance(event.message, Relay)]  # type: ignore[union-attr]
+    assert [type(each) for each in relayed] == [MetadataRequest, Push, type(inner)]
+    assert node.sockets.counts.refused["bad_frame"] == 1
 
 
 @pytest.mark.parametrize("message", [MetadataRequest(3), Hello(Role.CLIENT, "00")])
