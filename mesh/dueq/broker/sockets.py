@@ -58,11 +58,20 @@ _RELAYED = (*_CLIENT_MESSAGES, *FOR_CONSUMERS)
 """What a broker may pass on to another one: requests of its clients, and what has not reached a consumer of its own."""
 _FRAMES_PER_TURN = 500
 _CLIENT_FRAMES_MAX = 3
-"""A client's message has a header and a body at most. More than this is not even kept until it is refused."""
+"""A client's message has a header and a body at most. Of a longer one we keep no more than this.
+
+libzmq keeps all of it, as it gives us whole messages only. MAXMSGSIZE limits each frame, and nothing limits how many
+frames a message has: one that never ends is kept as long as there is memory.
+"""
+_BROKER_FRAMES_MAX = 1 << 20
+"""A PeerFrame has two frames for each record: 128 records of each of 4,096 partitions. An honest broker that had more
+to say in one turn would stand still for seconds as it writes them."""
 _DROPPED_AT_ONCE = 16
 _MORE = int(zmq.RCVMORE)
 _NOBLOCK = int(zmq.NOBLOCK)
 _BYTES_PER_TURN = 8 << 20
+_FRAME_WEIGHT = 2 << 10
+"""The time of a frame without bytes, in bytes: a turn takes some thousands of these, and the next one goes on."""
 _SOCKETS_MAX = 4096
 
 
@@ -111,6 +120,8 @@ class Sockets:
         self._unsure = True
         # The rest of a message that has too many frames is still to be thrown away.
         self._is_dropping = False
+        # Whose message has been taken in part, and its frames so far.
+        self._begun: tuple[bytes, list[bytes]] | None = None
         waiter.add(self._descriptor)
 
     def readable(self) -> bool:
@@ -139,31 +150,37 @@ class Sockets:
             if self._is_dropping:
                 weight += self._drop_some()
             else:
-                identity, frames = self._take()
-                event = self._accept(identity, frames) if not self._is_dropping else None
-                if event is not None:
-                    events.append(event)
-                weight += sum(map(len, frames))
+                weight += self._take(events)
             if weight > _BYTES_PER_TURN:
                 break
         self.counts.frames_in += len(events)
 
-    def _take(self) -> tuple[bytes, list[bytes]]:
-        """Return a connection's next message; if it has too many frames, the rest is dropped from now on."""
-        router = self._router
-        frames: list[bytes] = []
-        identity = router.recv(_NOBLOCK)
-        is_broker = self._introductions.life_of(identity) is not None
+    def _take(self, events: list[Event]) -> int:
+        """Take a connection's next message, or more of the one that was begun, and return what it weighs.
+
+        If it has too many frames, the rest is dropped from now on.
+        """
+        router, weight = self._router, 0
+        identity, frames = self._begun or (router.recv(_NOBLOCK), [])
+        self._begun = None
+        life = self._introductions.life_of(identity)
+        most = _CLIENT_FRAMES_MAX if life is None else _BROKER_FRAMES_MAX
         while router.getsockopt(_MORE):
-            if len(frames) >= _CLIENT_FRAMES_MAX and not is_broker:
+            if len(frames) >= most:
                 self._is_dropping = True
-                reason = (
-                    f"a message of more than {_CLIENT_FRAMES_MAX} frames on a connection that is no broker's"
-                )
+                whose = "no broker's" if life is None else f"the broker {life[0]!r}'s"
+                reason = f"a message of more than {most:,} frames on a connection that is {whose}"
                 self._refuse(identity, Code.BAD_FRAME, reason)
-                break
+                return weight
+            if weight > _BYTES_PER_TURN:
+                self._begun = identity, frames
+                return weight
             frames.append(router.recv(_NOBLOCK))
-        return identity, frames
+            weight += len(frames[-1]) + _FRAME_WEIGHT
+        event = self._accept(identity, frames)
+        if event is not None:
+            events.append(event)
+        return weight
 
     def _drop_some(self) -> int:
         """Throw a few frames away, and return their bytes: nobody may hold up the loop with millions of them."""

@@ -495,6 +495,53 @@ def test_a_message_of_very_many_frames_is_thrown_away_unread_and_in_many_turns(
     assert node.sockets.counts.refused == {"bad_frame": 1}
 
 
+def test_a_message_of_too_many_frames_of_a_broker_is_thrown_away_in_many_turns(
+    node: Node, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may say the Hello of a broker."""
+    monkeypatch.setattr(sockets, "_BROKER_FRAMES_MAX", 20_000)
+    peer: RawClient = start(RawClient, node.endpoint)
+    peer.say(broker_hello("b2", 1))
+    peer.say_frames(*encode(frame(number=1)), *[b""] * 100_000)
+    peer.say(frame(number=2))
+    turns = []
+
+    def the_later_one_is_heard(events: list[Event]) -> bool:
+        turns.append(len(events))
+        return heard(events) == [2]
+
+    node.receive_until(the_later_one_is_heard)
+    assert len(turns) > 10
+    reply = peer.hear()
+    assert isinstance(reply, Reply)
+    assert reply.code is Code.BAD_FRAME
+    assert "more than 20,000 frames" in reply.text
+    assert node.sockets.counts.refused == {"bad_frame": 1}
+
+
+def test_a_long_message_of_a_broker_is_taken_in_many_turns_and_heard(
+    node: Node, client: RawClient, start: Callable[..., Any]
+) -> None:
+    """A turn is as short as ever; what others send meanwhile does not get into it."""
+    peer: RawClient = start(RawClient, node.endpoint)
+    peer.say(broker_hello("b2", 1))
+    entries = [LogEntry(Record(RecordKind.BARRIER, 1, 1, number, 1), b"") for number in range(1, 20_001)]
+    said = replace(frame(number=1), appends=[Append(1, 1, 0, 0, 0, entries)])
+    peer.say(said)
+    client.say(MetadataRequest(7))
+    turns = []
+
+    def both_are_heard(events: list[Event]) -> bool:
+        turns.append(len(events))
+        return heard(events) == [1] and asked(events) == [7]
+
+    events = node.receive_until(both_are_heard)
+    assert len(turns) > 10
+    (message,) = (event.message for event in events if isinstance(event, PeerFrameReceived))
+    assert encode(message) == encode(said)
+    assert not node.sockets.counts.refused
+
+
 def test_a_turn_takes_in_so_many_bytes_and_the_next_one_goes_on(
     node: Node, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
