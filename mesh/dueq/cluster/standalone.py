@@ -140,7 +140,8 @@ class StandaloneCoordinator:
         if self._thread is not None:
             self._ended.set()
             self._inbox.put(None)
-            self._thread.join(_STOP_S)
+            if self._thread.is_alive():  # not so if a signal has ended `start` before it was
+                self._thread.join(_STOP_S)
 
     # ------------------------------------------------------------ the worker
 

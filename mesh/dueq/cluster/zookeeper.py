@@ -25,6 +25,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -230,7 +231,8 @@ class ZooKeeperCoordinator:
             return
         self._stopped = True
         self._inbox.put(self._end)
-        self._thread.join(_STOP_S)
+        if self._thread.is_alive():  # not so if a signal has ended `start` before it was
+            self._thread.join(_STOP_S)
         # kazoo would wait too long for a server that hangs.
         closer = threading.Thread(target=self._close_client, name="dueq-coordinator-close", daemon=True)
         try:
@@ -242,7 +244,9 @@ class ZooKeeperCoordinator:
 
     def _close_client(self) -> None:
         try:
-            self._client.stop()
+            # If a signal has ended kazoo's start, it has no socket yet by which it could wake its thread.
+            with suppress(AttributeError):
+                self._client.stop()
             self._client.close()
         except WriterNotClosedException as error:
             _log.warning("zookeeper.close_failed", error=str(error))
