@@ -97,6 +97,23 @@ def test_open_pages_are_told_of_each_look(gateway: Caller, http_topic: str) -> N
         assert next(told)["number"] > first["number"]
 
 
+def test_messages_of_paused_groups_are_said_to_wait_for_that(gateway: Caller) -> None:
+    made = gateway("POST", "/v1/topics", {"name": "shared", "kind": "fair", "replicas": 1})
+    assert made[0] == 201, made
+    assert gateway("PUT", "/v1/topics/shared/groups/acme", {"paused": True})[0] == 204
+    for group in ("acme", "acme.news"):
+        gateway("POST", "/v1/topics/shared/messages", {"payload": "x", "group": group})
+    with views(gateway.address, "/dashboard/live?topic=shared") as told:
+        found = next(
+            alarm
+            for view in told
+            for alarm in view["alarms"]["shown"]
+            if alarm["what"].startswith("2 messages of shared")
+        )
+    assert found["what"].endswith("The group 'acme' is paused and holds 2 messages, due or not.")
+    assert gateway("DELETE", "/v1/topics/shared")[0] == 204
+
+
 def test_a_forecast_of_days_is_by_the_hour(gateway: Caller, http_topic: str) -> None:
     name = http_topic.rpartition("/")[2]
     for hours in (30, 30, 24 * 20):

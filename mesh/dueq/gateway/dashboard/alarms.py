@@ -347,32 +347,39 @@ def _of_topic(
 
 def _of_consumers(name: str, topic: TopicSight, delivered: int) -> Iterator[Alarm]:
     busy = bool(topic.leased or delivered)
-    soon = topic.next_minute
-    if topic.ready and not topic.sessions and not busy:
+    ready, soon = min(topic.ready, topic.free), min(topic.next_minute, topic.free)
+    paused = _paused_groups(topic)
+    if topic.ready > ready:
+        yield _held(name, topic, topic.ready - ready)
+    if ready and not topic.sessions and not busy:
         yield Alarm(
             f"alone {name}",
             "bad",
-            f"{_count(topic.ready, 'message', 'messages')} of {name} "
-            f"{'is' if topic.ready == 1 else 'are'} due, and no consumer is there to take {_them(topic.ready)}.",
-            f"Start a consumer of this topic: it gets {_them(topic.ready)} at once.",
+            f"{_count(ready, 'message', 'messages')} of {name} "
+            f"{'is' if ready == 1 else 'are'} due, and no consumer is there to take {_them(ready)}.{paused}",
+            "Start a consumer of this topic: it gets at once what no paused group holds."
+            if paused
+            else f"Start a consumer of this topic: it gets {_them(ready)} at once.",
             name,
-            weight=topic.ready,
+            weight=ready,
             after_ms=_LEADERLESS_AFTER_MS,
         )
-    elif topic.ready:
+    elif ready:
         full = topic.sessions and topic.held >= topic.credit
         yield Alarm(
             f"late {name}",
             "warn",
-            f"{_count(topic.ready, 'message', 'messages')} of {name} "
-            f"{'is' if topic.ready == 1 else 'are'} late: due, and not with a consumer yet.",
+            f"{_count(ready, 'message', 'messages')} of {name} "
+            f"{'is' if ready == 1 else 'are'} late: due, and not with a consumer yet.{paused}",
             "Its consumers have as many messages as they may: start more of them, or raise their credit."
             if full
             else f"Its rate is {topic.info.rate:,} a second: raise it, if they are to come sooner."
             if topic.info.rate
+            else "Resume what is paused, or see whether its consumers are at work on the rest."
+            if paused
             else "See whether its consumers are at work; more of them take more at once.",
             name,
-            weight=topic.ready,
+            weight=ready,
             after_ms=_LATE_AFTER_MS,
         )
     elif soon and not topic.sessions and not busy:
@@ -385,6 +392,34 @@ def _of_consumers(name: str, topic: TopicSight, delivered: int) -> Iterator[Alar
             name,
             weight=soon,
         )
+
+
+def _held(name: str, topic: TopicSight, held: int) -> Alarm:
+    """Messages that are due, and that a paused group holds for certain."""
+    one = len(topic.paused_groups) == 1
+    return Alarm(
+        f"held {name}",
+        "warn",
+        f"{_count(held, 'message', 'messages')} of {name} {'is' if held == 1 else 'are'} due and "
+        f"{'waits' if held == 1 else 'wait'} in {'a paused group' if one else 'paused groups'}.{_paused_groups(topic)}",
+        "Resume the group: consumers get nothing of it before."
+        if one
+        else "Resume the groups: consumers get nothing of them before.",
+        name,
+        weight=held,
+        after_ms=_LATE_AFTER_MS,
+    )
+
+
+def _paused_groups(topic: TopicSight) -> str:
+    """Say which groups are paused and hold messages."""
+    if not topic.paused_groups:
+        return ""
+    first, *others = topic.paused_groups
+    more = f" and {_count(len(others), 'other', 'others')}" if others else ""
+    is_paused = "are paused and hold" if others else "is paused and holds"
+    which = "groups" if others else "group"
+    return f" The {which} {first!r:.80}{more} {is_paused} {_count(topic.in_paused, 'message', 'messages')}, due or not."
 
 
 def _them(number: int) -> str:

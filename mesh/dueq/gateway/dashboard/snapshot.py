@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,13 +12,14 @@ from heapq import nsmallest
 from typing import Any, Final
 
 from dueq import TopicInfo, limits
-from dueq.client import calls, summaries
+from dueq.client import calls, groups, summaries
 from dueq.client.statistics import StatisticsRow
 from dueq.client.summaries import MeshSummary, ReplicaCounts, TopicCounts
 from dueq.errors import DueqError
 from dueq.gateway import pauses
 from dueq.gateway.catalogue import Catalogue
 from dueq.gateway.service import Service
+from dueq_codecs.groups import levels_of
 
 Document = dict[str, Any]
 Wanted = tuple[str, int]
@@ -56,6 +58,9 @@ class TopicSight:
         credit, held: messages that they may have, and have.
         partitions: documents of the partitions that some broker told of, while somebody looks at the topic.
         consumers: documents of the sessions of its consumers, likewise.
+        paused_groups: groups that are paused and have messages, as far as it matters and is known: not where there are
+            very many groups. A group below a paused one counts with that.
+        in_paused: messages of these, due or not.
     """
 
     info: TopicInfo
@@ -71,6 +76,13 @@ class TopicSight:
     held: int = 0
     partitions: list[Document] = field(default_factory=list)
     consumers: list[Document] = field(default_factory=list)
+    paused_groups: list[str] = field(default_factory=list)
+    in_paused: int = 0
+
+    @property
+    def free(self) -> int:
+        """Messages that no paused group holds, due or not, without dead ones."""
+        return max(self.scheduled + self.ready + self.leased - self.in_paused, 0)
 
     @property
     def total(self) -> int:
@@ -132,6 +144,8 @@ async def look(
 ) -> Sight:
     """Look at the mesh: two questions to each broker, and one more for each topic and each forecast that is wanted.
 
+    And one for each of a few fair topics that have messages due, about their groups.
+
     Args:
         service: the gateway's access to it.
         number: of the look.
@@ -162,7 +176,10 @@ async def look(
     sight.statistics, sight.seen_ms, sight.unseen = part.rows, at_ms, found.left_out
     sight.topics = {info.name: _topic(pauses.as_of(at_ms, info), found) for info in catalogue.infos}
     known = [name for name in watched if name in sight.topics]
-    details = asyncio.gather(*(_look_into(sight.topics[name], service, patience_s) for name in known))
+    details = asyncio.gather(
+        *(_look_into(sight.topics[name], service, patience_s) for name in known),
+        *(_look_for_pauses(topic, service, patience_s) for topic in _held_up(sight.topics.values())),
+    )
     sight.forecasts = await _forecasts(service, sight, wanted, patience_s)
     await details
     sight.took_s = time.monotonic() - begun
@@ -187,6 +204,29 @@ async def _look_into(topic: TopicSight, service: Service, patience_s: float) -> 
         topic.partitions = status["topics"].get(name, {}).get("partitions", [])
         topic.consumers = status["consumers"]
         topic.sessions = len({each["consumer"] for each in topic.consumers})
+
+
+def _held_up(topics: Collection[TopicSight]) -> list[TopicSight]:
+    """Return the topics of which it matters whether groups are paused, those only that most is due of."""
+    waiting = (
+        topic
+        for topic in topics
+        if topic.info.kind == "fair" and not topic.info.paused and (topic.ready or topic.next_minute)
+    )
+    return nsmallest(limits.DASHBOARD_FORECASTS_MAX, waiting, lambda topic: (-topic.ready, topic.info.name))
+
+
+async def _look_for_pauses(topic: TopicSight, service: Service, patience_s: float) -> None:
+    """Add which groups are paused, as far as one page of groups tells it."""
+    with suppress(DueqError):  # it was deleted meanwhile, or its leader is changing
+        page = await service.client.connection.run(groups.page(topic.info.name, ""), patience_s)
+        paused = {each.name for each in page.groups if each.paused}
+        held = Counter[str]()
+        for each in page.groups:
+            above = next((level for level in levels_of(each.name) if level in paused), None)
+            if above is not None and each.messages:
+                held[above] += each.messages
+        topic.paused_groups, topic.in_paused = sorted(held), held.total()
 
 
 def fullest(topics: Collection[TopicSight]) -> list[TopicSight]:

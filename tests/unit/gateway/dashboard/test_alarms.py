@@ -109,6 +109,35 @@ def test_late_messages_are_said_with_what_holds_them_up() -> None:
     assert "rate is 5 a second" in after(limited, limited)[0].next
 
 
+def test_a_consumer_is_not_asked_for_what_only_paused_groups_hold() -> None:
+    """The dashboard said that a consumer would get it at once."""
+    held = sight(topic(ready=3, next_minute=1, scheduled=1, paused_groups=["acme"], in_paused=4))
+    [alarm] = after(held, held)
+    assert (alarm.level, alarm.what) == (
+        "warn",
+        "3 messages of mail are due and wait in a paused group."
+        " The group 'acme' is paused and holds 4 messages, due or not.",
+    )
+    assert alarm.next == "Resume the group: consumers get nothing of it before."
+    soon = sight(topic(scheduled=1, next_minute=1, paused_groups=["acme"], in_paused=1))
+    assert said(soon) == []
+
+
+def test_what_no_paused_group_holds_is_counted_without_the_rest() -> None:
+    both = sight(topic(ready=5, paused_groups=["acme", "zoo"], in_paused=3))
+    alone, held = after(both, both)
+    of_groups = " The groups 'acme' and 1 other are paused and hold 3 messages, due or not."
+    assert (alone.level, alone.what) == (
+        "bad",
+        f"2 messages of mail are due, and no consumer is there to take them.{of_groups}",
+    )
+    assert alone.next == "Start a consumer of this topic: it gets at once what no paused group holds."
+    assert held.what == f"3 messages of mail are due and wait in paused groups.{of_groups}"
+    late = sight(topic(ready=5, paused_groups=["acme"], in_paused=3, consumers=[SESSION]))
+    assert [each.weight for each in after(late, late)] == [3, 2]
+    assert after(late, late)[1].next.startswith("Resume what is paused")
+
+
 def test_dead_messages_are_noted_and_growing_ones_are_a_warning() -> None:
     first, more, fewer = sight(topic(dead=3)), sight(topic(dead=5)), sight(topic(dead=1))
     assert [level for level, _ in said(first)] == ["note"]
