@@ -48,6 +48,24 @@ def test_every_form_of_a_payload_can_be_listed_page_by_page(gateway: Caller, htt
     assert sorted(shown) == ["/w==", "raw", "é"]
 
 
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("image/png", {"content_type": "image/png"}),
+        (" Text/Plain; charset=utf-8", {"content_type": "Text/Plain; charset=utf-8"}),
+        ("application/octet-stream", {}),
+        ("application/x-www-form-urlencoded", {}),
+        ("", {}),
+    ],
+)
+def test_raw_bytes_keep_their_type(gateway: Caller, http_topic: str, said: str, kept: dict[str, str]) -> None:
+    """It was lost: nothing that shows payloads knew what they were."""
+    messages = f"{http_topic}/messages"
+    status, made = gateway("POST", messages, b"raw", {"dueq-delay": "1h", "content-type": said})
+    assert status == 201
+    assert gateway("GET", f"{messages}/{made['id']}")[1]["headers"] == kept
+
+
 def test_a_message_is_moved_and_cancelled(gateway: Caller, http_topic: str) -> None:
     message_id = gateway("POST", f"{http_topic}/messages", {"payload": "x", "delay": "1h"})[1]["id"]
     status, said = gateway(

@@ -44,6 +44,8 @@ _OF_RAW: Final = {
     "max-attempts": "how often it is delivered before it is dead.",
 }
 """The meaning of each header of raw bytes."""
+_SAYS_NOTHING: Final = frozenset({"", "application/octet-stream", "application/x-www-form-urlencoded"})
+"""Types of raw bytes that say nothing of them; curl sends the last one unless it is told another."""
 _KNOWN: Final = ", ".join(_HEADER + name for name in _OF_RAW)
 
 
@@ -194,7 +196,7 @@ _BODY: Final[dict[str, Any]] = {
             "application/octet-stream": {
                 "schema": {"type": "string", "format": "binary"},
                 "description": "The payload as it is; the headers dueq-… say the rest. Any other content type means "
-                "the same.",
+                "the same, and becomes the message's header `content_type`, but for application/x-www-form-urlencoded.",
             },
         },
     },
@@ -515,8 +517,10 @@ async def _scheduled_raw(
     now_us = await service.now_us()
     due_ms = instants.chosen_ms(given["due"], given["delay"], now_us, "dueq")
     window, expires = given["window"], given["expires"]
+    said = _header(request, "content-type")
     message = NewMessage(
         body, due_ms, given["key"], _number(given, "rank", 0, limits.RANK_MAX), given["group"],
+        None if content_type(request) in _SAYS_NOTHING else {"content_type": (said or "").strip()},
         window=None if window is None else instants.duration(window, "dueq-window"),
         expires_ms=None if expires is None else instants.instant_ms(expires, now_us, "dueq-expires"),
         max_attempts=_number(given, "max-attempts", 1, ATTEMPTS_MAX),
