@@ -218,7 +218,9 @@ async def _on_http(request: Request, error: Exception) -> Response:
         document = of_status(404, f"there is nothing at {request.url.path}", request.url.path)
     elif error.status_code == 405:
         document = of_status(405, f"{request.method} is not for {request.url.path}", request.method)
-        return response(document, {**(error.headers or {}), **_allowed(request)})
+        # Names of headers in lower case: the route says of itself what it allows, as `Allow`.
+        said = {name.lower(): value for name, value in (error.headers or {}).items()}
+        return response(document, said | _allowed(request))
     else:
         document = of_status(error.status_code, error.detail)
     return response(document, error.headers)
