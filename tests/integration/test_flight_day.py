@@ -29,7 +29,7 @@ DAY = "2013-02-09"
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "dueq.demo", "--day", DAY, *words],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, start_new_session=True,
         env=os.environ | {"TMPDIR": str(folder)},
     )  # fmt: skip
 
@@ -55,5 +55,21 @@ def test_interrupted_it_leaves_nothing_behind(tmp_path: Path) -> None:
     assert "starting Spark" in process.stderr.readline()
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=300)
-    assert process.returncode == 1
+    assert process.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("begun", ["starting Spark", "rehearsing"])
+def test_ctrl_c_stops_spark_quietly(tmp_path: Path, begun: str) -> None:
+    """A terminal sends it to all processes: Spark's as well."""
+    process = start(tmp_path)
+    assert process.stderr is not None
+    while begun not in (line := process.stderr.readline()):
+        assert line, "it ended before that"
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=300)[1]
+    assert process.returncode == 130, said
+    assert said.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in said
+    assert "Exception" not in said
     assert list(tmp_path.iterdir()) == []

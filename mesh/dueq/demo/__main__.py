@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 from types import FrameType
+from typing import Final
 
 import click
 
 from dueq.demo.day import DEFAULT_DAY, FlightDay, Options
 from dueq.errors import DueqError
+
+_INTERRUPTED: Final = 130
+"""The exit code, as of `dueq`."""
 
 
 @click.command()
@@ -25,13 +30,20 @@ def main(day: str, seconds: float, no_kill: bool, as_json: bool) -> None:
 
     Spark schedules every departure at its scheduled time, delayed flights are moved and cancelled ones
     cancelled, two consumers show what departs, and in the middle a broker is killed with SIGKILL. The exit
-    code is 0 only if nothing was lost, delivered twice or early.
+    code is 0 only if nothing was lost, delivered twice or early; it is 130 after Ctrl-C.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupted = _Interrupted()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupted.on_signal)
     try:
         report = FlightDay(Options(day, seconds, kill=not no_kill, quiet=as_json)).run()
-    except DueqError as error:
-        raise click.ClickException(str(error)) from error
+    except (Exception, KeyboardInterrupt) as error:
+        if interrupted.so_far:  # a call of Spark that is cut short has errors of its own
+            click.echo("interrupted", err=True)
+            sys.exit(_INTERRUPTED)
+        if isinstance(error, DueqError):
+            raise click.ClickException(str(error)) from error
+        raise
     if as_json:
         click.echo(json.dumps(report.document(), indent=2))
     else:
@@ -39,8 +51,20 @@ def main(day: str, seconds: float, no_kill: bool, as_json: bool) -> None:
     sys.exit(0 if report.good else 1)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+class _Interrupted:
+    """Whether a signal has come, which ends the day.
+
+    Attributes:
+        so_far: it has.
+    """
+
+    so_far = False
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """End what is being done."""
+        self.so_far = True
+        logging.disable()  # py4j complains at length that it was interrupted
+        raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

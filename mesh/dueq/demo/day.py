@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -221,7 +223,7 @@ def _spark(folder: Path) -> Iterator[SparkSession]:
     # Before its first line Spark knows no log level but that of a file.
     logging = folder / "log4j2.properties"
     logging.write_text(_LOGGING, encoding="ascii")
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]").appName("dueq flight day")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -229,10 +231,22 @@ def _spark(folder: Path) -> Iterator[SparkSession]:
         .config("spark.local.dir", str(folder / "spark"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
     )  # fmt: skip
-    try:
-        session.range(2).mapInArrow(lambda batches: batches, "id bigint").collect()
-        yield session
-    finally:
-        session.stop()
+    # In a thread: in the main one Spark would handle Ctrl-C itself, and a start that is cut short leaves Java running.
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(_started, builder)
+        try:
+            session = starting.result()
+            session.range(2).mapInArrow(lambda batches: batches, "id bigint").collect()
+            yield session
+        finally:
+            session = starting.result()
+            session.sparkContext.setLogLevel("OFF")  # else it tells at length of each task that this ends
+            session.stop()
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    """Start Spark. Ctrl-C is for this process only: what is started here inherits that it is blocked."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    session: SparkSession = builder.getOrCreate()
+    return session
