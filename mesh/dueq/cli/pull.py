@@ -111,6 +111,10 @@ def settle(
 
     Exit code 1 if the lease was over, or another lease had followed.
     """
+    if how == "extend" and for_ is None:
+        raise click.UsageError("extend takes --for: how long the message is leased to you from now on.")
+    if how != "extend" and for_ is not None:
+        raise click.UsageError(f"--for is for extend, not for {how}.")
     with connect(endpoint, timeout) as client:
         [outcome] = client.settle(
             topic,

@@ -56,6 +56,14 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert run([name, "--help"]) == 0
 
 
+@pytest.mark.parametrize("words", [["extend", "id", "7"], ["ack", "id", "7", "--for", "2m"]])
+def test_settle_names_its_flag_before_it_asks_anybody(
+    words: list[str], closed_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["settle", "t", *words, "-e", f"tcp://127.0.0.1:{closed_port}", "--timeout", "0.1"]) == 2
+    assert "--for" in capsys.readouterr().err
+
+
 def test_a_mistyped_command_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["shedule", "t", "x"]) == 2
     assert "Did you mean 'schedule'" in capsys.readouterr().err
