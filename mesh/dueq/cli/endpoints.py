@@ -150,6 +150,7 @@ def pause(name: str, until: int | datetime | None, endpoint: tuple[str, ...], ti
     """Pause the topic of the endpoint NAME."""
     with connect(endpoint, timeout) as client:
         client.pause_endpoint(name, until)
+    click.echo(f"paused {name}")
 
 
 @endpoint.command("resume")
@@ -159,6 +160,7 @@ def resume(name: str, endpoint: tuple[str, ...], timeout: float) -> None:
     """Resume the topic of the endpoint NAME, and use the endpoint again if it was disabled."""
     with connect(endpoint, timeout) as client:
         client.resume_endpoint(name)
+    click.echo(f"resumed {name}")
 
 
 @endpoint.command("rotate")
@@ -193,6 +195,7 @@ def delete(name: str, endpoint: tuple[str, ...], timeout: float) -> None:
     """Delete the endpoint NAME; its topic and messages stay."""
     with connect(endpoint, timeout) as client:
         client.delete_endpoint(name)
+    click.echo(f"deleted {name}")
 
 
 def _warn(client: Client, *names: str) -> None:

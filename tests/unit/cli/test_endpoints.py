@@ -50,3 +50,18 @@ def test_a_file_of_secrets_that_is_no_text_is_refused(
     said = capsys.readouterr().err
     assert str(file) in said
     assert "UTF-8" in said
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"), [("pause", "paused"), ("resume", "resumed"), ("delete", "deleted")]
+)
+def test_what_was_done_to_an_endpoint_is_said(
+    verb: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def connected(*_given: Any) -> Iterator[Any]:
+        yield SimpleNamespace(**{f"{verb}_endpoint": lambda *_given: None})
+
+    monkeypatch.setattr(endpoints, "connect", connected)
+    assert run(["endpoint", verb, "orders"]) == 0
+    assert capsys.readouterr().out == f"{said} orders\n"
