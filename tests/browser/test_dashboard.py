@@ -91,6 +91,22 @@ def test_a_topic_is_created_and_a_message_scheduled_moved_and_cancelled(tab: Tab
     assert list(client.browse("parcels")) == []
 
 
+def test_who_names_no_topic_is_asked_which_and_not_told_that_it_is_gone(tab: Tab) -> None:
+    tab.go("/topic")
+    tab.says("Which topic?", "h1")
+    tab.go("/topic?topic=never-made")
+    tab.says("There is no topic never-made.", "h1")
+
+
+def test_a_name_that_no_topic_can_have_is_refused_with_what_is_possible(tab: Tab) -> None:
+    """Browsers show the title of a field beside their own words."""
+    tab.go("/create")
+    tab.write("Name", "a b")
+    name = tab.field("Name")
+    assert tab.driver.execute_script("return arguments[0].validity.patternMismatch", name)
+    assert name.get_attribute("title") == "Letters, digits, dot, underscore and hyphen"
+
+
 def test_a_topic_is_paused_and_resumed(tab: Tab, mail: str, client: Client) -> None:
     tab.go(f"/topic?topic={mail}")
     tab.press("Pause…")

@@ -80,7 +80,7 @@ function messageForm(topic) {
 
 /** `topic` is the field of the form for a message: whoever makes a topic has one for it. */
 function topicForm(topic) {
-  const name = h("input", { type: "text", required: true, maxlength: 255, pattern: "[A-Za-z0-9._\\-]+", autocomplete: "off", spellcheck: "false" });
+  const name = h("input", { type: "text", required: true, maxlength: 255, pattern: "[A-Za-z0-9._\\-]+", title: "Letters, digits, dot, underscore and hyphen", autocomplete: "off", spellcheck: "false" });
   const kind = h("select", {}, [["timeline", "timeline: the earliest due first"], ["priority", "priority: the smallest rank first"], ["fair", "fair: groups take turns"]]
     .map(([value, text]) => h("option", { value }, text)));
   const partitions = h("input", { type: "number", min: 1, max: 1024, value: 1 });

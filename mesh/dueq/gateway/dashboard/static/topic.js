@@ -16,6 +16,9 @@ const AGAIN_MS = 3000;
 
 export function show(frame) {
   const { topic } = frame;
+  if (!topic) {
+    return { title: "Topic", element: h("div", { class: "page" }, h("h1", {}, "Which topic?"), h("p", {}, "The page ", h("a", { href: "/" }, "Now"), " has all of them.")) };
+  }
   const own = new URLSearchParams({ topic });
   const wrong = trouble();
   const totals = figures();
@@ -67,7 +70,8 @@ export function show(frame) {
     update(view) {
       acts.hidden = rest.hidden = !view.topic;
       if (!view.topic) {
-        wrong.update(view.alarms, `There is no topic ${topic}.`, view.fault ? "" : "It may have been deleted. The page Now has all that there are.");
+        // What else is wrong in the mesh is not what this page was opened for.
+        wrong.update(view.fault ? view.alarms : { shown: [], more: 0 }, `There is no topic ${topic}.`, view.fault ? "" : "It may have been deleted. The page Now has all that there are.");
         return;
       }
       if (!info) loadLists(topic, lists);
