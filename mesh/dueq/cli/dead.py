@@ -12,6 +12,7 @@ from rich.text import Text
 
 from dueq import Client, Filter, ScheduledMessage
 from dueq.cli import where
+from dueq.cli.asking import ask
 from dueq.cli.browse import document_of
 from dueq.cli.instants import duration
 from dueq.cli.options import connect, json_option, mesh_options
@@ -113,4 +114,4 @@ def _ask(client: Client, topic: str, verb: str, yes: bool) -> None:
             return
         if not sys.stdin.isatty():
             raise click.UsageError(f"dead in {topic}: {counted(found)}; nobody can be asked here: say --yes.")
-        click.confirm(f"{verb} {counted(found)} of {topic}?", abort=True)
+        ask(f"{verb} {counted(found)} of {topic}?")

@@ -14,6 +14,7 @@ import click
 from rich.text import Text
 
 from dueq import Backoff, TopicInfo
+from dueq.cli.asking import ask
 from dueq.cli.group import SuggestingGroup
 from dueq.cli.instants import duration, instant
 from dueq.cli.options import connect, json_option, mesh_options
@@ -206,7 +207,7 @@ def _backoff_text(backoff: Backoff) -> str:
 def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> None:
     """Delete the topic NAME with all its messages."""
     if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {name} with all its messages?", abort=True)
+        ask(f"Delete {name} with all its messages?")
     with connect(endpoint, timeout) as client:
         client.delete_topic(name)
     click.echo(f"deleted {name}")
@@ -300,7 +301,7 @@ def purge(name: str, state: str, yes: bool, endpoint: tuple[str, ...], timeout: 
             counts = {"waiting": (info.scheduled or 0) + (info.ready or 0), "dead": info.dead or 0}
             count = counts[state] if state in counts else sum(counts.values())
             which = {"waiting": "that wait", "dead": "that are dead"}.get(state, "that wait or are dead")
-            click.confirm(f"Cancel all messages of {name} {which}, about {count:,}?", abort=True)
+            ask(f"Cancel all messages of {name} {which}, about {count:,}?")
         work = client.purge(name, state, wait=False)
         wait_for(work)
     click.echo(f"purged {name}: {work.done:,} cancelled, {work.skipped.get('leased', 0):,} with a consumer")

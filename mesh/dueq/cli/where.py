@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from dueq import Client, DueqError, Filter, Pass
+from dueq.cli.asking import ask
 from dueq.cli.instants import chosen_due, due_options, duration, instant, parse_duration
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.outcomes import counted
@@ -278,7 +279,7 @@ def _wanted(client: Client, topic: str, wanted: Filter, verb: str, yes: bool, dr
             raise click.UsageError(
                 f"{counted(found)} of {topic} would be {verb}; nobody can be asked here: say --yes."
             )
-        click.confirm(f"{counted(found)} of {topic} will be {verb}. Go on?", abort=True)
+        ask(f"{counted(found)} of {topic} will be {verb}. Go on?")
     return True
 
 

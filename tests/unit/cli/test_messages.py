@@ -402,3 +402,35 @@ def test_lengths_of_time_have_bounds(
 ) -> None:
     assert run([*words, value]) == 2
     assert "is not in the range" in capsys.readouterr().err
+
+
+class Typed(StringIO):
+    """What somebody types at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["topic", "delete", "t"], ["topic", "purge", "t"], ["where", "cancel", "t"], ["dead", "discard", "t"]],
+)
+def test_a_no_changes_nothing_and_says_so(
+    words: list[str],
+    dueq_mesh: Mesh,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    client.create_topic("t")
+    client.producer("t").schedule_many([b"waits"], timedelta(hours=1))
+    client.producer("t").schedule_many([b"dies"], 0)
+    with client.consumer("t") as consumer:
+        consumer.receive(timeout=5)[0].nack(dead=True, wait=True)
+    monkeypatch.setattr("sys.stdin", Typed("n\n"))
+    assert run(words) == 1
+    assert capsys.readouterr().err == "dueq: nothing was changed\n"
+    info = client.describe("t")
+    assert (info.scheduled, info.dead) == (1, 1)
+    monkeypatch.setattr("sys.stdin", Typed(""))
+    assert run(words) == 130, "without an answer it is as after Ctrl-C"
