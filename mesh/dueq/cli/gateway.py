@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
@@ -16,8 +17,21 @@ from dueq.sealing import Keys
 EXTRA: Final = "pip install 'dueq[gateway]'"
 
 
+_NAME: Final = re.compile(r"\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+")
+"""What a request's `Host` may name, without a port."""
+
+
 class GatewayMissing(DueqError):
     """The packages of the gateway are not installed."""
+
+
+def _names(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for name in given:
+        if not _NAME.fullmatch(name):
+            raise click.BadParameter(
+                f"{name!r:.80} is no name of a host, such as mesh.example.net; it has no port and no http://"
+            )
+    return given
 
 
 @click.command()
@@ -30,7 +44,7 @@ class GatewayMissing(DueqError):
     help="A broker; may be given several times. Default: DUEQ_ENDPOINTS, else tcp://127.0.0.1:7400.",
 )  # fmt: skip
 @click.option(
-    "--host", "hosts", multiple=True, metavar="NAME",
+    "--host", "hosts", multiple=True, metavar="NAME", callback=_names,
     help="A name by which clients may call it, besides localhost; may be given several times.",
 )  # fmt: skip
 @click.option("--read-only", is_flag=True, help="Refuse whatever changes or delivers something.")

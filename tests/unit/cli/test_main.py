@@ -64,6 +64,20 @@ def test_settle_names_its_flag_before_it_asks_anybody(
     assert "--for" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["http://x/", "x:7480", "x y", ""])
+def test_a_gateway_takes_no_name_that_no_request_can_have(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["gateway", "--host", name, "--listen", "nowhere"]) == 2
+    assert "--host" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["mesh.example.net", "my_host", "10.1.2.3", "[fd00::1]"])
+def test_a_gateway_takes_names_and_addresses(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["gateway", "--host", name, "--listen", "nowhere"]) == 1
+    assert "--host" not in capsys.readouterr().err
+
+
 def test_a_mistyped_command_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["shedule", "t", "x"]) == 2
     assert "Did you mean 'schedule'" in capsys.readouterr().err
