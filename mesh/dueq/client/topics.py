@@ -22,8 +22,8 @@ class PartitionInfo:
         replicas: broker ids.
         isr: broker ids of the in-sync replicas (from `describe`).
         scheduled, ready, leased, dead: messages not due yet, due and waiting, with consumers, not tried again (from
-            `describe`; None when the leader did not answer). Of a long backlog only what the leader has in memory counts as
-            ready, up to 16,384 messages; the rest counts as scheduled.
+            `describe`; None when the leader did not answer). Of a long backlog only what the leader has in memory (at
+            most 16,384) counts as ready; the rest counts as scheduled.
         settings_version: the version of the settings that the partition applies (likewise).
     """
 
