@@ -41,6 +41,7 @@ from dueq_codecs.endpoint import (
     secret_id,
     shown,
 )
+from dueq_codecs.meta import MetaRefused, packed_headers
 from dueq_codecs.topic_settings import AS_CREATED, TopicSettings, decode_settings
 
 Document = Mapping[str, Any]
@@ -486,6 +487,11 @@ def _settings(topic: str) -> Call[TopicSettings]:
 
 
 def _filter(given: Mapping[str, str | Sequence[str]] | None) -> dict[str, list[str]]:
+    for name in _mapping(given, "matching"):
+        try:
+            packed_headers({name: ""})
+        except MetaRefused as refused:  # a message can have no such header: all would be finished unsent
+            raise InvalidRequest(f"matching: {refused}") from None
     return {
         name: [words] if isinstance(words, str) else list(arguments.rows_of(words, "values of a header"))
         for name, words in _mapping(given, "matching").items()

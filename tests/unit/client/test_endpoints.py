@@ -107,6 +107,8 @@ def test_bad_values_are_refused(client: Client) -> None:
     with pytest.raises(InvalidRequest, match="a secret is whsec_"):
         client.set_endpoint("billing", "bills", URL, secrets=["tell nobody"])
     wrong: dict[str, Any] = {"headers": 5, "matching": {"a": 5}, "secrets": 5, "if_version": "0"}
+    with pytest.raises(InvalidRequest, match="matching: the name of a header has 1 to 255"):
+        client.set_endpoint("billing", "bills", URL, matching={"": "x"})
     for name, value in wrong.items():
         with pytest.raises(InvalidRequest, match=f"{value!r}|5"):
             client.set_endpoint("billing", "bills", URL, **{name: value})
