@@ -82,6 +82,7 @@ class ZooKeeperServer:
         self._wanted_port = port
         self._port = port
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_from = 0
 
     @property
     def address(self) -> str:
@@ -172,6 +173,7 @@ class ZooKeeperServer:
     def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
         launcher = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), *command]
         with self.log.open("ab") as log:
+            self._log_from = log.tell()
             # A session of its own: Ctrl-C at the terminal is for the supervisor, which stops all in order.
             return subprocess.Popen(
                 launcher,
@@ -230,7 +232,10 @@ class ZooKeeperServer:
             time.sleep(_POLL_S)
 
     def _log_tail(self) -> str:
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        """Return what it has said last, since it was started last."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_from)
+            lines = log.read().decode("utf-8", "replace").splitlines()
         return "\n".join([line for line in lines if line.strip() and not line.startswith("\tat ")][-8:])
 
 

@@ -36,6 +36,7 @@ class BrokerChild:
     arguments: Sequence[str] = ()
     durable: bool = True
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    _log_from: int = field(default=0, repr=False)
 
     @property
     def pid(self) -> int:
@@ -63,6 +64,7 @@ class BrokerChild:
             self.data.mkdir(parents=True, exist_ok=True)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
+            self._log_from = log.tell()
             # A session of its own: Ctrl-C at the terminal is for the supervisor, which stops all in order.
             self._process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -106,10 +108,10 @@ class BrokerChild:
         self.wait()
 
     def log_tail(self, lines: int = 8) -> str:
-        """Return the last lines that the broker has said."""
+        """Return the last lines that the broker has said since its last start."""
         try:
             with self.log.open("rb") as log:
-                log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
+                log.seek(max(self._log_from, self.log.stat().st_size - _TAIL_BYTES))
                 text = log.read().decode("utf-8", "replace")
         except OSError:
             return ""
