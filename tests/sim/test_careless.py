@@ -6,10 +6,11 @@ from random import Random
 
 from dueq.errors import OutcomeUnknown
 from dueq_chaos.scenarios.stage import Stage
+from dueq_chaos.sim.judging.history import History, Message
 from dueq_chaos.sim.storms.plan import CARELESS, draw
 from dueq_chaos.sim.users.careless import CarelessUsers
 from dueq_chaos.sim.users.consuming import ConsumingUser
-from dueq_chaos.sim.users.naming import Named, misanswered
+from dueq_chaos.sim.users.naming import Named, misanswered, wrong_name
 from dueq_chaos.sim.users.producing import ProducingUser
 from dueq_chaos.sim.users.readers import BrowsingUser, shown_of
 from dueq_chaos.sim.watching.invariants import Invariants
@@ -24,6 +25,14 @@ def test_a_name_that_is_nobodys_is_not_found() -> None:
     assert misanswered([WRONG, RIGHT], [DONE, DONE], True)
     assert misanswered([WRONG], [LEASED], False)
     assert not misanswered([WRONG], [OutcomeUnknown("")], False)
+
+
+def test_a_wrong_name_is_not_the_name_of_a_message_of_another_partition_by_chance() -> None:
+    history = History()
+    history.messages = {(1, 9, 6): Message(b"", 0, 100), (2, 9, 6): Message(b"", 0, 107)}
+    right = {history.text_of(key) for key in history.messages}
+    random = Random(1)
+    assert right.isdisjoint(wrong_name(random, history, (1, 9, 6), [2]).text for _ in range(100))
 
 
 def test_a_message_that_is_named_twice_is_cancelled_once_and_moved_each_time() -> None:

@@ -34,7 +34,11 @@ def wrong_name(random: Random, history: History, key: MessageKey, uids: Sequence
         lambda: ids.MessageId(first, uid, sequence, _NO_ROW),
         lambda: ids.MessageId(first + 7, random.choice(uids), sequence, row),
     ]
-    return Named(ids.to_text(random.choice(choices)()), None)
+    wrong = random.choice(choices)()
+    other = history.messages.get((wrong.uid, wrong.sequence, wrong.row))
+    if other is not None and other.first == wrong.first:  # of another partition, by chance
+        wrong = choices[1]()
+    return Named(ids.to_text(wrong), None)
 
 
 def finished_name(random: Random, history: History) -> Named | None:
