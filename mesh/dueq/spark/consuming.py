@@ -316,5 +316,10 @@ class Leases:
 
 
 def _since(message: Message) -> int:
-    """Return since when a message waits, Unix ms: one that was due when it was scheduled, since then."""
-    return max(message.due, ids.first_instant(message.id))
+    """Return since when a message waits, Unix ms.
+
+    One that was due when it was scheduled waits since then. The instant in an id stays as it is when its message is
+    moved.
+    """
+    made = ids.from_text(message.id)
+    return max(message.due, made.first) if message.version == made.sequence else message.due

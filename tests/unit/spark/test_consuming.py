@@ -21,7 +21,7 @@ from dueq.testing import Mesh, mesh
 def made(due: int, since: int) -> Any:
     """A message that waits since an instant."""
     message_id = ids.to_text(ids.MessageId(since, 1, 1, 0))
-    return SimpleNamespace(due=due, id=message_id, lost=False, lease=60.0)
+    return SimpleNamespace(due=due, id=message_id, version=1, lost=False, lease=60.0)
 
 
 class Clock(Leases):
@@ -80,6 +80,19 @@ def test_a_query_that_takes_what_there_is_ends_though_others_schedule_at_once() 
     leases._left = [made(0, 9_000), made(0, 10_001), made(500, 10_001), made(500, 10_000)]
     assert [message.due for message in leases._receive(10_000)] == [0, 500]
     assert leases.released == [0, 500]
+
+
+def test_a_query_that_takes_what_there_is_takes_what_was_moved_or_triggered_to_be_due() -> None:
+    with mesh() as dueq_mesh:
+        client = dueq_mesh.client()
+        client.create_topic("t")
+        producer, tomorrow = client.producer("t"), dueq_mesh.now_ms + 86_400_000
+        moved, triggered = producer.schedule_many([b"moved", b"triggered"], tomorrow)
+        producer.move(moved, dueq_mesh.now_ms)
+        client.trigger("t", triggered)
+        dueq_mesh.advance(1)
+        found = InTest(dueq_mesh)._receive(dueq_mesh.now_ms)
+        assert sorted(message.payload for message in found) == [b"moved", b"triggered"]
 
 
 @pytest.mark.parametrize("error", [StaleLease("the lease was over", []), OutcomeUnknown("no answer in time")])
