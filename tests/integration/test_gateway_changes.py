@@ -98,6 +98,14 @@ def test_a_topic_is_paused_and_resumed_only_if_it_is_as_it_was_seen(
     assert gateway("POST", f"{http_topic}/{verb}", None, {"if-match": '"other.1"'})[0] == 400
 
 
+@pytest.mark.parametrize("until", [0, "1970-01-01T00:00:00Z"])
+def test_a_pause_until_the_beginning_of_time_is_over(
+    gateway: Caller, http_topic: str, until: int | str
+) -> None:
+    status, after = gateway("POST", f"{http_topic}/pause", {"until": until})
+    assert (status, after["paused"]) == (200, False)
+
+
 @pytest.mark.parametrize(("method", "path"), [("DELETE", ""), ("POST", "/purge")])
 def test_what_is_not_done_by_version_refuses_one(
     gateway: Caller, http_topic: str, method: str, path: str

@@ -237,7 +237,8 @@ async def paused(
     """The ETag is its name and the version of its settings, of which a pause is one."""
     until = 0
     if asked is not None and asked.until is not None:
-        until = instants.instant_ms(asked.until, await service.now_us(), "body.until")
+        # 0 is no end.
+        until = max(instants.instant_ms(asked.until, await service.now_us(), "body.until"), 1)
     await _change(service, topic, topic_changes.paused(until), version)
     return _tagged(await _described(service, topic), response)
 
