@@ -159,12 +159,17 @@ def _in_us(dues: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         InvalidRequest: one is so far away that its µs need more than 64 bits: NumPy would go round without a word.
     """
     column = dues.astype(f"{dues.dtype.kind}8[us]")
-    if np.datetime_data(dues.dtype)[0] not in _FINER_THAN_US:
-        wrong = np.flatnonzero((column.astype(dues.dtype) != dues) & ~np.isnat(dues))
-        if len(wrong):
-            raise InvalidRequest(
-                f"row {wrong[0]}: due is an instant from 0 to {limits.DUE_MS_MAX} (Unix ms), not {dues[wrong[0]]}"
-            )
+    unit, step = np.datetime_data(dues.dtype)
+    if unit in _FINER_THAN_US:
+        went_round = np.abs(dues.astype(np.int64)) > ((1 << 63) - 1) // step
+    else:
+        went_round = column.astype(dues.dtype) != dues
+    wrong = np.flatnonzero(went_round & ~np.isnat(dues))
+    if len(wrong):
+        given = dues.flat[wrong[0]]
+        raise InvalidRequest(
+            f"row {wrong[0]}: due is an instant from 0 to {limits.DUE_MS_MAX} (Unix ms), not {given}"
+        )
     return column
 
 

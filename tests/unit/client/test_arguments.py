@@ -96,6 +96,15 @@ def test_a_length_of_numpy_that_its_microseconds_cannot_tell_is_refused(unit: st
         times.due_column(np.array(["NaT"], f"m8[{unit}]"), 1, now_us)
 
 
+def test_lengths_of_many_nanoseconds_and_tables_of_lengths_are_refused_as_others_are() -> None:
+    far = (1 << 64) // 10 + 360_000_000
+    with pytest.raises(InvalidRequest, match="row 1: due is an instant"):
+        times.due_column(np.array([1, far], "m8[10000ns]"), 2, now_us)
+    with pytest.raises(InvalidRequest, match="row 3: due is an instant"):
+        times.due_column(np.array([[1, 2], [3, 1 << 62]], "m8[D]"), 2, now_us)
+    assert times.due_column(np.array([100], "m8[10000ns]"), 1, lambda: 0).tolist() == [1]
+
+
 def test_an_end_at_the_beginning_of_time_is_an_end() -> None:
     """0 stands for no end inside."""
     assert times.end_ms(0, now_us, "until") == 1
