@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import signal
@@ -59,6 +60,9 @@ def check_callable(handler: object) -> None:
     if not callable(handler):
         raise InvalidRequest(f"a handler is a function that takes a message, not {handler!r:.80}")
     for called in (handler, type(handler).__call__):
+        flags: int = getattr(getattr(called, "__code__", None), "co_flags", 0)
+        if flags & inspect.CO_ITERABLE_COROUTINE:  # what types.coroutine returns is awaited
+            continue
         if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
             name = getattr(handler, "__qualname__", repr(handler))
             raise InvalidRequest(f"{name} is a generator function: to call it runs nothing of it")
@@ -87,10 +91,9 @@ def refuse_unrun(result: object) -> None:
         raise InvalidRequest(
             f"the handler has returned a coroutine of {name}: threads cannot run it, AsyncClient can"
         )
-    if inspect.isawaitable(result):
-        raise InvalidRequest(
-            f"the handler has returned {result!r:.80}: threads cannot await it, AsyncClient can"
-        )
+    done = isinstance(result, asyncio.Future) and result.done()
+    if inspect.isawaitable(result) and not done:
+        raise InvalidRequest(f"the handler has returned {result!r:.80}, which nobody awaits")
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise InvalidRequest(f"the handler has returned {result!r:.80}, of which nothing has run")
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import threading
+import types
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
@@ -117,6 +118,31 @@ def test_a_message_is_not_acked_whose_handler_has_returned_what_would_handle_it(
     assert consumer.receive(timeout=0) == []
     broker.push([b"x"])
     assert consumer.run(handler) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("form", ["made of a generator", "returns what is done"])
+def test_a_task_acks_what_was_awaited(broker: FakeBroker, form: str) -> None:
+    async def work() -> object:
+        async with AsyncClient(broker.endpoint) as client:
+            consumer = client.consumer("departures")
+
+            @types.coroutine
+            def made_of_a_generator(message: object) -> Iterator[None]:
+                consumer.stop()
+                yield
+
+            async def returning_what_is_done(message: object) -> object:
+                consumer.stop()
+                task = asyncio.create_task(asyncio.sleep(0))
+                await task
+                return task
+
+            assert await consumer.receive(timeout=0) == []
+            broker.push([b"x"])
+            handler: Any = made_of_a_generator if form == "made of a generator" else returning_what_is_done
+            return await consumer.run(handler)
+
+    assert asyncio.run(asyncio.wait_for(work(), 60)) == (1, 0, 0)
 
 
 def test_a_message_is_not_acked_whose_handler_has_returned_what_nobody_awaits(
