@@ -36,7 +36,7 @@ class Log:
         return partial(_write, name)
 
 
-def _write(method: str, *arguments: Any, **fields: Any) -> None:
+def _write(method: str, /, *arguments: Any, **fields: Any) -> None:
     """Log. What a handler or filter of the user's raises goes no further: it would end whoever has logged."""
     with suppress(Exception):
         getattr(_logger(), method)(*arguments, **fields)
