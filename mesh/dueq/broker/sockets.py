@@ -63,9 +63,9 @@ _CLIENT_FRAMES_MAX = 3
 libzmq keeps all of it, as it gives us whole messages only. MAXMSGSIZE limits each frame, and nothing limits how many
 frames a message has: one that never ends is kept as long as there is memory.
 """
-_BROKER_FRAMES_MAX = 1 << 20
-"""A PeerFrame has two frames for each record: 128 records of each of 4,096 partitions. An honest broker that had more
-to say in one turn would stand still for seconds as it writes them."""
+_BROKER_FRAMES_MAX = (1 << 20) + 1
+"""A PeerFrame has a header, and two frames for each record: 128 records of each of 4,096 partitions. An honest broker
+that had more to say in one turn would stand still for seconds as it writes them."""
 _DROPPED_AT_ONCE = 16
 _MORE = int(zmq.RCVMORE)
 _NOBLOCK = int(zmq.NOBLOCK)
