@@ -80,7 +80,7 @@ class Pending:
         bridges: bring the answer into the loop.
         build: its event, from its number and its deadline (monotonic µs).
         seconds: until it must be answered.
-        undo: of its `Call`. What comes of a call that was abandoned is undone.
+        undo: of its `Call`. It undoes the answer to an abandoned call.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class Pending:
         bridges: not used.
         build: its event, from its number and its deadline (monotonic µs).
         seconds: until it must be answered.
-        undo: of its `Call`. What comes of a call that was abandoned is undone, maybe in the I/O thread, maybe twice.
+        undo: of its `Call`. It undoes the answer to an abandoned call. That may happen in the I/O thread, and twice.
     """
 
     def __init__(
