@@ -9,8 +9,10 @@ from __future__ import annotations
 import errno
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from operator import add, lt, sub
+from threading import Lock
 from typing import Any
 from wsgiref.simple_server import WSGIServer
 
@@ -31,6 +33,44 @@ OTHER = "other"
 _LOCAL = "127.0.0.1"
 _PATIENCE_S = 10.0
 _REST_S = 0.1
+
+
+class _Shares:
+    """Counts by label. Those of topics without one are summed up, and each count is shown under one label only.
+
+    What `other` has counted stays there, though a topic is deleted, or gets the label of one that was. Prometheus takes
+    a counter that is less than before for one that has begun anew.
+    """
+
+    def __init__(self) -> None:
+        self._other: dict[str, list[int]] = {}
+        # What `other` has of each topic that is there.
+        self._held: dict[tuple[str, str], list[int]] = {}
+
+    def of(
+        self, counts: Mapping[tuple[str, str], list[int]], known: set[str]
+    ) -> dict[tuple[str, str], list[int]]:
+        """Return (what, label) -> counts.
+
+        Args:
+            counts: (what, topic) -> as counted by now; always as many for one thing.
+            known: the topics that have labels.
+        """
+        shares: dict[tuple[str, str], list[int]] = {}
+        held, self._held = self._held, {}
+        for (what, topic), now in counts.items():
+            nothing = [0] * len(now)
+            before = held.get((what, topic), nothing)
+            if any(map(lt, now, before)):  # it was deleted, and made again
+                before = nothing
+            more = list(map(sub, now, before))
+            if topic in known and topic != OTHER:
+                shares[what, topic] = more
+                self._held[what, topic] = before
+            else:
+                self._other[what] = list(map(add, self._other.get(what, nothing), more))
+                self._held[what, topic] = now
+        return shares | {(what, OTHER): summed for what, summed in self._other.items()}
 
 
 class MetricsPage(Collector):
@@ -54,6 +94,9 @@ class MetricsPage(Collector):
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
         self._labelled: set[str] = set()
+        self._messages, self._redelivered, self._lateness = _Shares(), _Shares(), _Shares()
+        # Two that ask at once have a thread each.
+        self._lock = Lock()
         self._server: WSGIServer | None = None
 
     def serve(self, address: str) -> str:
@@ -81,11 +124,10 @@ class MetricsPage(Collector):
             self._server.server_close()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield every metric."""
-        known = self._topics()
-        yield from self._counters(known)
-        yield from self._histograms(known)
-        yield from self._gauges(known)
+        """Return every metric."""
+        with self._lock:
+            known = self._topics()
+            return [*self._counters(known), *self._histograms(known), *self._gauges(known)]
 
     def _topics(self) -> set[str]:
         """The topics that get labels of their own: those that have one, and then those with the most messages.
@@ -108,17 +150,13 @@ class MetricsPage(Collector):
         messages = CounterMetricFamily(
             "dueq_messages", "Messages by operation", labels=["operation", "topic"]
         )
-        summed: Counter[tuple[str, str]] = Counter()
-        for (operation, topic), count in dict(core.messages).items():
-            summed[operation, _label(topic, known)] += count
-        for labels, count in summed.items():
+        counts = {labels: [count] for labels, count in dict(core.messages).items()}
+        for labels, [count] in self._messages.of(counts, known).items():
             messages.add_metric(labels, count)
         yield messages
         redelivered = CounterMetricFamily("dueq_redeliveries", "Pushes after the first", labels=["topic"])
-        again: Counter[str] = Counter()
-        for topic, count in dict(core.redelivered).items():
-            again[_label(topic, known)] += count
-        for topic, count in again.items():
+        counts = {("", topic): [count] for topic, count in dict(core.redelivered).items()}
+        for (_, topic), [count] in self._redelivered.of(counts, known).items():
             redelivered.add_metric([topic], count)
         yield redelivered
         errors = CounterMetricFamily("dueq_errors", "Refusals and bad frames", labels=["code"])
@@ -134,17 +172,18 @@ class MetricsPage(Collector):
         lateness = HistogramMetricFamily(
             "dueq_lateness_seconds", "From the due instant to the push (first deliveries)", labels=["topic"]
         )
-        merged: dict[str, Histogram] = {}
-        for topic, histogram in list(self.core.lateness.items()):
-            label = _label(topic, known)
-            _add(merged.setdefault(label, Histogram(LATENESS_BUCKETS_US)), histogram)
-        for label, histogram in merged.items():
-            lateness.add_metric([label], _buckets(histogram), histogram.total_us / 1e6)
+        counts = {
+            ("", topic): [*histogram.counts, histogram.total_us]
+            for topic, histogram in list(self.core.lateness.items())
+        }
+        for (_, topic), [*parts, total_us] in self._lateness.of(counts, known).items():
+            lateness.add_metric([topic], _buckets(LATENESS_BUCKETS_US, parts), total_us / 1e6)
         yield lateness
         durations = {"commit_seconds": self.core.commit, **self.durations}
         for name, histogram in durations.items():
             family = HistogramMetricFamily(f"dueq_{name}", _DURATIONS.get(name, name.replace("_", " ")))
-            family.add_metric([], _buckets(histogram), histogram.total_us / 1e6)
+            buckets = _buckets(histogram.bounds, list(histogram.counts))
+            family.add_metric([], buckets, histogram.total_us / 1e6)
             yield family
 
     def _gauges(self, known: set[str]) -> Iterable[Metric]:
@@ -217,15 +256,10 @@ def _label(topic: str, known: set[str]) -> str:
     return topic if topic in known else OTHER
 
 
-def _add(total: Histogram, part: Histogram) -> None:
-    total.counts = [have + more for have, more in zip(total.counts, part.counts, strict=True)]
-    total.total_us += part.total_us
-
-
-def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+def _buckets(bounds: Sequence[int], counts: Sequence[int]) -> list[tuple[str, float]]:
     total = 0
     buckets: list[tuple[str, float]] = []
-    for bound, count in zip((*histogram.bounds, None), list(histogram.counts), strict=True):
+    for bound, count in zip((*bounds, None), counts, strict=True):
         total += count
         buckets.append(("+Inf" if bound is None else str(bound / 1e6), total))
     return buckets

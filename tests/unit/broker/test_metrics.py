@@ -86,14 +86,45 @@ def test_no_counter_goes_back_when_another_topic_becomes_larger() -> None:
     assert after[OTHER] == before[OTHER] + 500
 
 
-def test_the_label_of_a_topic_that_has_gone_is_free() -> None:
+def test_a_topic_that_gets_the_label_of_one_that_has_gone_counts_on_under_it() -> None:
+    """It took its counts out of `other`: rates showed all that was left there as news."""
     metrics = CoreMetrics()
-    for number in range(limits.METRICS_TOPICS_MAX + 1):
+    for number in range(limits.METRICS_TOPICS_MAX + 2):
         metrics.messages["push", f"t{number:04}"] += 1_000 - number
     page = MetricsPage(metrics)
-    assert OTHER in counts_of(page)
+    before, promoted = counts_of(page), f"t{limits.METRICS_TOPICS_MAX:04}"
+    assert promoted not in before
     metrics.forget("t0000")
-    assert OTHER not in counts_of(page)
+    metrics.messages["push", promoted] += 5
+    after = counts_of(page)
+    assert (after[promoted], after[OTHER]) == (5, before[OTHER])
+
+
+def test_no_counter_goes_back_when_a_topic_without_a_label_is_deleted() -> None:
+    metrics = CoreMetrics()
+    for number in range(limits.METRICS_TOPICS_MAX + 3):
+        topic = f"t{number:04}"
+        metrics.messages["push", topic] += 1_000 - number
+        metrics.redelivered[topic] += 10
+        metrics.lateness_of(topic).observe(1_500, 2)
+    page = MetricsPage(metrics)
+    before = samples_of(page, OTHER)
+    gone = f"t{limits.METRICS_TOPICS_MAX + 1:04}"
+    metrics.forget(gone)
+    assert samples_of(page, OTHER) == before
+    metrics.messages["push", gone] += 7  # it was made again
+    assert counts_of(page)[OTHER] == before["dueq_messages_total", ("push",)] + 7
+
+
+def samples_of(page: MetricsPage, topic: str) -> dict[tuple[str, tuple[str, ...]], float]:
+    """All counters under the label of a topic, by name and further labels."""
+    return {
+        (sample.name, tuple(text for name, text in sample.labels.items() if name != "topic")): sample.value
+        for family in page.collect()
+        if family.type in ("counter", "histogram")
+        for sample in family.samples
+        if sample.labels.get("topic") == topic
+    }
 
 
 def counts_of(page: MetricsPage) -> dict[str, float]:
