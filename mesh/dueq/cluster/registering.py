@@ -78,22 +78,23 @@ def register(client: Any, layout: Layout, registration: Registration) -> Procedu
         BrokerIdTaken: a broker with another data folder is registered under this id.
     """
     path, value = layout.broker(registration.broker_id), encode_registration(registration)
-    yield from _note_level(client, layout, registration)
     while True:
-        try:
-            return (yield from one(partial(client.create_async, path, value, ephemeral=True)))
-        except NodeExistsError:
-            pass
-        try:
-            found, stat = yield from one(partial(client.get_async, path))
-        except NoNodeError:
-            continue
+        found, stat = yield from _look(client, path)
         session = client.client_id
         if session is None:
             raise ConnectionLoss()
-        if stat.ephemeralOwner == session[0] and found == value:
+        is_ours = stat is not None and stat.ephemeralOwner == session[0] and found == value
+        if stat is not None and not is_ours:
+            _check_same_store(found, registration)
+        # Not before it is known that nobody else has the id.
+        yield from _note_level(client, layout, registration)
+        if is_ours:
             return path
-        _check_same_store(found, registration)
+        if stat is None:
+            try:
+                return (yield from one(partial(client.create_async, path, value, ephemeral=True)))
+            except NodeExistsError:
+                continue
         replacement = client.transaction()
         replacement.delete(path, stat.version)
         replacement.create(path, value, ephemeral=True)
@@ -103,6 +104,14 @@ def register(client: Any, layout: Layout, registration: Registration) -> Procedu
         if not isinstance(lost, (BadVersionError, NodeExistsError, NoNodeError)):
             raise lost
         # Another broker has changed the node meanwhile: look again.
+
+
+def _look(client: Any, path: str) -> Procedure:
+    """Return the value of a node, and its state; None where there is no such node."""
+    try:
+        return (yield from one(partial(client.get_async, path)))
+    except NoNodeError:
+        return b"", None
 
 
 def _note_level(client: Any, layout: Layout, registration: Registration) -> Procedure:

@@ -10,7 +10,7 @@ import structlog
 from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError, RuntimeInconsistency
 from kazoo.protocol.states import ZnodeStat
 
-from dueq.cluster.coordinator import CoordinatorUnreadable
+from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnreadable
 from dueq.cluster.layout import Layout
 from dueq.cluster.registering import check_cluster, prepare, register
 from dueq.cluster.requests import Ended, Procedure
@@ -163,6 +163,29 @@ def test_a_registration_that_may_not_be_replaced_is_an_error() -> None:
     """The same transaction was sent again and again, as fast as ZooKeeper answered, and nothing said why."""
     with pytest.raises(NoAuthError):
         answered(register(Occupied(), LAYOUT, REGISTRATION))
+
+
+class Taken(Occupied):
+    """ZooKeeper in which another store has our id, and a level is announced for it."""
+
+    def __init__(self) -> None:
+        self.level = b"2"
+
+    def set_async(self, path: str, value: bytes) -> Any:
+        if path == LAYOUT.level("b1"):
+            self.level = value
+
+    def get_async(self, path: str) -> Any:
+        other = replace(REGISTRATION, store_id="s2", feature_level=2)
+        return encode_registration(other), ZnodeStat(0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0)
+
+
+def test_a_broker_whose_id_is_taken_announces_no_level_for_it() -> None:
+    """When the other one was down, partitions reached a level at which its older build stopped."""
+    taken = Taken()
+    with pytest.raises(BrokerIdTaken):
+        answered(register(taken, LAYOUT, REGISTRATION))
+    assert taken.level == b"2"
 
 
 class OwnNode(Occupied):
