@@ -3,23 +3,23 @@
 Acks, leases, heartbeats and replication take part in the turn that reads them. Inserts come in bulk. They
 share a bounded part of each turn, oldest first, and wait in a bounded queue; beyond that they are refused
 with BUSY. Inserts that are due much later are admitted no faster than `pacing` allows, and later requests
-on the same connection stay behind them.
+on the same connection stay behind them. All this holds for inserts that another broker relays, too.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from dueq import limits
 from dueq.broker.pacing import Pace
-from dueq.core.ports.events import ClientFrameReceived, Event
+from dueq.core.ports.events import ClientFrameReceived, Event, PeerFrameReceived
 from dueq.instant import Now
-from dueq_codecs.messages import ChangeReply, ChangeRequest, ChunkReply, ChunkRequest, Code
+from dueq_codecs.messages import ChangeReply, ChangeRequest, ChunkReply, ChunkRequest, Code, Relay
 from dueq_codecs.records import RecordKind
 
 _TURN_REQUESTS = 256
@@ -36,13 +36,26 @@ _PATIENCE_S: Final = 0.5
 """Longest wait here for the pace; clients ask again after a second."""
 _NEVER_MS: Final = np.uint64((1 << 64) - 1)
 
-Refusal = tuple[bytes, ChangeReply | ChunkReply]
-"""The connection, and what to answer."""
+Refusal = ChangeReply | ChunkReply
+"""What to answer."""
+
+
+class _Request(NamedTuple):
+    """A client's request.
+
+    Attributes:
+        by: the broker that relays it ("" if none does), and the client's connection there.
+    """
+
+    message: object
+    bodies: Sequence[bytes | memoryview]
+    by: tuple[str, bytes]
 
 
 class _Waiting(NamedTuple):
     number: int
-    event: ClientFrameReceived
+    event: Event
+    by: tuple[str, bytes]
     rows: int
     weight: int
 
@@ -62,7 +75,7 @@ class Inserts:
         self._patient: deque[_Waiting] = deque()
         self._patient_rows = 0
         # By connection: how many of its requests are in the patient line.
-        self._behind: Counter[bytes] = Counter()
+        self._behind: Counter[tuple[str, bytes]] = Counter()
         self.waiting_bytes = 0
         self.pace = Pace()
         self.held_up = 0
@@ -74,25 +87,24 @@ class Inserts:
             event: one for which `is_insert` holds.
             now: this instant.
         """
-        assert isinstance(event, ClientFrameReceived)
-        message, identity = event.message, event.route.identity
+        request = _request_in(event)
+        assert request is not None
+        message, bodies, by = request
         rows = message.rows if isinstance(message, ChangeRequest) else 1
         columns = max(rows * _ROW_BYTES, _frame_bytes(message))
-        weight = _REQUEST_BYTES + columns + _text_bytes(message) + sum(map(len, event.bodies))
+        weight = _REQUEST_BYTES + columns + _text_bytes(message) + sum(map(len, bodies))
         if self.waiting_bytes + weight > limits.INSERTS_WAITING_BYTES_MAX:
-            return identity, _busy(
+            return _busy(
                 message,
                 f"more than {limits.INSERTS_WAITING_BYTES_MAX >> 20} MiB of inserts wait at this broker",
             )
-        waiting = _Waiting(next(self._numbers), event, rows, weight)
-        if identity in self._behind or _is_patient(message, now):
+        waiting = _Waiting(next(self._numbers), event, by, rows, weight)
+        if by in self._behind or _is_patient(message, now):
             if self.pace.wait_us(now.mono_us):
                 self.held_up += 1
                 if self._patient_rows > self.pace.rows_within(_PATIENCE_S):
-                    return identity, _busy(
-                        message, "inserts that are due much later wait, for deliveries come first"
-                    )
-            self._behind[identity] += 1
+                    return _busy(message, "inserts that are due much later wait, for deliveries come first")
+            self._behind[by] += 1
             self._patient_rows += rows
             self._patient.append(waiting)
         else:
@@ -121,10 +133,9 @@ class Inserts:
 
     def _take_patient(self, now: Now) -> _Waiting:
         taken = self._patient.popleft()
-        identity = taken.event.route.identity
-        self._behind[identity] -= 1
-        if not self._behind[identity]:
-            del self._behind[identity]
+        self._behind[taken.by] -= 1
+        if not self._behind[taken.by]:
+            del self._behind[taken.by]
         self._patient_rows -= taken.rows
         self.pace.took(taken.rows, now.mono_us)
         return taken
@@ -164,12 +175,22 @@ def _text_bytes(message: object) -> int:
 
 def is_insert(event: Event) -> bool:
     """Whether an event brings new messages (or a part of one) from a client."""
-    if not isinstance(event, ClientFrameReceived):
+    request = _request_in(event)
+    if request is None:
         return False
-    message = event.message
+    message = request.message
     if isinstance(message, ChangeRequest):
         return message.kind == RecordKind.INSERT
     return isinstance(message, ChunkRequest)
+
+
+def _request_in(event: Event) -> _Request | None:
+    if isinstance(event, ClientFrameReceived):
+        return _Request(event.message, event.bodies, ("", event.route.identity))
+    if isinstance(event, PeerFrameReceived) and isinstance(event.message, Relay) and not event.message.back:
+        relay = event.message
+        return _Request(relay.inner, relay.bodies, (relay.sender, relay.identity))
+    return None
 
 
 def _busy(message: object, text: str) -> ChangeReply | ChunkReply:

@@ -199,8 +199,8 @@ class Loop:
             if not is_insert(event):
                 events.append(event)
             elif (refusal := self.inserts.put(event, now)) is not None:
-                self._sockets.counts.refuse("busy", refusal[1].text)
-                self._sockets.to_client(*refusal)
+                self._sockets.counts.refuse("busy", refusal.text)
+                self._sockets.answer(event, refusal)
         events.extend(self.inserts.take(now))
         return events
 
@@ -255,6 +255,6 @@ class Loop:
 def _commits(event: Event) -> bool:
     """Whether an event may commit something: other replicas have synced it, or this one has.
 
-    All that comes from peers, so that it stays in its order.
+    All that comes from peers but inserts, so that it stays in its order.
     """
-    return isinstance(event, PeerFrameReceived | Persisted)
+    return isinstance(event, PeerFrameReceived | Persisted) and not is_insert(event)

@@ -100,6 +100,7 @@ class Sockets:
         self._context.max_sockets = _SOCKETS_MAX
         self._waiter = waiter
         self.counts = Counts()
+        self._me = me
         self._introductions = Introductions(me)
         self._links = Links(self._context, me, waiter, self.counts, clocks)
         self._router = self._context.socket(zmq.ROUTER)
@@ -251,6 +252,14 @@ class Sockets:
     def to_client(self, identity: bytes, message: BrokerMessage, bodies: Frames = ()) -> Event | None:
         """Send to a client; returns RouteLost when it is gone or takes nothing any more."""
         return None if self._send(identity, encode(message, bodies)) else RouteLost(Route(identity), message)
+
+    def answer(self, request: Event, message: BrokerMessage) -> None:
+        """Answer a request that the core has not seen, by the way on which it came."""
+        if isinstance(request, ClientFrameReceived):
+            self.to_client(request.route.identity, message)
+        elif isinstance(request, PeerFrameReceived) and isinstance(request.message, Relay):
+            me, relay = self._me, request.message
+            self.to_peer(relay.sender, Relay(me.broker_id, me.incarnation, relay.identity, True, message))
 
     def _send(self, identity: bytes, frames: Frames) -> bool:
         self._unsure = True

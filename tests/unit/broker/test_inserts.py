@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 
 from dueq.broker.inserts import Inserts, is_insert
-from dueq.core.ports.events import ClientFrameReceived, Persisted, Route
+from dueq.core.ports.events import ClientFrameReceived, PeerFrameReceived, Persisted, Route
 from dueq.instant import Now
 from dueq_codecs.envelope import ENVELOPE_BYTES, seal
 from dueq_codecs.frames import decode, encode
 from dueq_codecs.layouts import Kind
-from dueq_codecs.messages import ChangeReply, ChangeRequest, ChunkReply, ChunkRequest, Code, MetadataRequest
+from dueq_codecs.messages import (
+    ChangeReply,
+    ChangeRequest,
+    ChunkReply,
+    ChunkRequest,
+    Code,
+    MetadataRequest,
+    PeerFrame,
+    Relay,
+)
 from dueq_codecs.records import RecordKind
 
 NOW = Now(1_800_000_000_000_000, 5_000_000)
@@ -40,13 +52,21 @@ def slowed(rows_per_s: float) -> Inserts:
     return inserts
 
 
+def relayed(event: ClientFrameReceived, by: str = "b2") -> PeerFrameReceived:
+    """The same, by way of another broker."""
+    relay = Relay(by, 1, event.route.identity, False, event.message, event.bodies)
+    return PeerFrameReceived(relay, [])
+
+
 def chunk(request_id: int) -> ClientFrameReceived:
     request = ChunkRequest(request_id, "t", 1, bytes(16), 5, 2, 9, 1 << 21, 0)
     return ClientFrameReceived(Route(b"x"), request, [bytes(256 << 10)])
 
 
-def numbers(events: object) -> list[int]:
-    return [event.message.request_id for event in events]  # type: ignore[attr-defined]
+def numbers(events: Iterable[Any]) -> list[int]:
+    """The numbers of the clients' requests."""
+    messages = [event.message for event in events]
+    return [getattr(message, "inner", message).request_id for message in messages]
 
 
 def test_inserts_and_chunks_wait_and_nothing_else_does() -> None:
@@ -56,6 +76,31 @@ def test_inserts_and_chunks_wait_and_nothing_else_does() -> None:
     assert not is_insert(ClientFrameReceived(Route(b"x"), cancel, []))
     assert not is_insert(ClientFrameReceived(Route(b"x"), MetadataRequest(1), []))
     assert not is_insert(Persisted(1, 1))
+
+
+def test_inserts_and_chunks_that_another_broker_relays_wait_too() -> None:
+    assert is_insert(relayed(insert(1)))
+    assert is_insert(relayed(chunk(1)))
+    cancel = ChangeRequest(1, RecordKind.CANCEL, "t", 1, bytes(16), 1, 0)
+    assert not is_insert(relayed(ClientFrameReceived(Route(b"x"), cancel, [])))
+    answer = Relay("b2", 1, b"x", True, ChangeReply(1, Code.OK, "", uid=1))
+    assert not is_insert(PeerFrameReceived(answer, []))
+    assert not is_insert(PeerFrameReceived(PeerFrame("b2", 1, "b1", 1, 0, 0), []))
+
+
+def test_relayed_inserts_are_weighed_refused_and_kept_in_order_like_others() -> None:
+    inserts = slowed(10_000)
+    assert inserts.put(relayed(patient(1)), NOW) is None
+    assert inserts.waiting_bytes > 5_000
+    inserts.put(relayed(insert(2)), NOW)
+    inserts.put(
+        relayed(insert(3), by="b3"), NOW
+    )  # another client, though it has a connection of the same name
+    inserts.put(insert(4), NOW)
+    assert numbers(inserts.take(NOW)) == [3, 4]
+    while (refusal := inserts.put(relayed(patient(9)), NOW)) is None:
+        pass
+    assert (refusal.code, refusal.request_id) == (Code.BUSY, 9)
 
 
 def test_a_turn_takes_the_oldest_until_it_has_enough_rows() -> None:
@@ -90,11 +135,9 @@ def test_beyond_its_room_an_insert_is_refused_with_a_time_to_come_again() -> Non
     accepted = 0
     while (refusal := inserts.put(insert(accepted + 1, bytes_each=3 << 20), NOW)) is None:
         accepted += 1
-    identity, reply = refusal
-    assert identity == b"x"
-    assert isinstance(reply, ChangeReply)
-    assert (reply.request_id, reply.code) == (accepted + 1, Code.BUSY)
-    assert reply.retry_after_ms > 0
+    assert isinstance(refusal, ChangeReply)
+    assert (refusal.request_id, refusal.code) == (accepted + 1, Code.BUSY)
+    assert refusal.retry_after_ms > 0
     assert accepted == 21, "64 MiB"
     assert numbers(inserts.take(NOW)) == [1]
     assert inserts.put(insert(99, bytes_each=3 << 20), NOW) is None, "there is room again"
@@ -104,9 +147,8 @@ def test_a_refused_chunk_is_named_in_the_answer() -> None:
     inserts = Inserts()
     while (refusal := inserts.put(chunk(7), NOW)) is None:
         pass
-    reply = refusal[1]
-    assert isinstance(reply, ChunkReply)
-    assert (reply.request_id, reply.code, reply.upload, reply.chunk) == (7, Code.BUSY, 5, 2)
+    assert isinstance(refusal, ChunkReply)
+    assert (refusal.request_id, refusal.code, refusal.upload, refusal.chunk) == (7, Code.BUSY, 5, 2)
 
 
 def test_what_is_due_much_later_waits_for_the_pace_and_is_passed_by_what_is_not() -> None:
@@ -157,10 +199,9 @@ def test_more_than_the_pace_lets_in_soon_is_refused_and_what_is_due_soon_is_not(
     while (refusal := inserts.put(patient(accepted + 1), NOW)) is None:
         accepted += 1
     assert accepted == 11, "half a second's rows, and what goes beyond them"
-    _, reply = refusal
-    assert reply.code == Code.BUSY
-    assert "deliveries come first" in reply.text
-    assert reply.retry_after_ms > 0
+    assert refusal.code == Code.BUSY
+    assert "deliveries come first" in refusal.text
+    assert refusal.retry_after_ms > 0
     assert inserts.put(insert(99, route=b"y"), NOW) is None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dueq.broker.clocks import read_clocks
 from dueq.broker.inbox import Inbox
@@ -42,10 +43,11 @@ from dueq_codecs.messages import (
     MetadataRequest,
     PeerFrame,
     Push,
+    Relay,
     Reply,
 )
 from dueq_codecs.records import RecordKind
-from tests.unit.broker.stage import Node, RawClient, RunningLoop, TellingCore
+from tests.unit.broker.stage import Node, RawClient, RunningLoop, TellingCore, broker_hello
 
 START = Persisted(0, 0)
 
@@ -247,27 +249,36 @@ def inserts_of(core: TellingCore) -> list[list[int]]:
     """The numbers of the inserts that each turn has taken."""
     return [
         [
-            event.message.request_id
+            event.message.inner.request_id  # type: ignore[attr-defined]
+            if isinstance(event, PeerFrameReceived)
+            else event.message.request_id
             for event in events
-            if isinstance(event, ClientFrameReceived) and isinstance(event.message, ChangeRequest)
+            if isinstance(event, ClientFrameReceived | PeerFrameReceived)
+            and isinstance(event.message, ChangeRequest | Relay)
         ]
         for events, _ in list(core.turns)
     ]
 
 
-def test_a_heap_of_inserts_leaves_the_turn_to_what_comes_after_it() -> None:
+def a_heap(count: int, rows: int = 512) -> list[ChangeRequest]:
+    columns = {"due": np.zeros(rows, np.uint64)} | dict.fromkeys(("size", "crc"), np.zeros(rows, np.uint32))
+    return [
+        ChangeRequest(number, RecordKind.INSERT, "t", 1, bytes(16), number, 0, **columns)  # type: ignore[arg-type]
+        for number in range(1, count + 1)
+    ]
+
+
+@pytest.mark.parametrize("relayed", [False, True], ids=["direct", "relayed"])
+def test_a_heap_of_inserts_leaves_the_turn_to_what_comes_after_it(relayed: bool) -> None:
     """Every insert is taken in the end, oldest first, and no turn has more than its share."""
-    rows = np.zeros(512, np.uint64)
-    sizes = np.zeros(512, np.uint32)
     core = TellingCore(answering)
     running = RunningLoop(core)
-    with RawClient(running.endpoint) as client:
-        for number in range(1, 13):
-            client.say(
-                ChangeRequest(
-                    number, RecordKind.INSERT, "t", 1, bytes(16), number, 0, due=rows, size=sizes, crc=sizes
-                ),
-                [b""],
+    with RawClient(running.endpoint) as loader, RawClient(running.endpoint) as client:
+        if relayed:
+            loader.say(broker_hello("b2"))
+        for request in a_heap(12):
+            loader.say(
+                Relay("b2", 1, b"x", False, request, [b""]) if relayed else request, [b""] * (not relayed)
             )
         client.say(MetadataRequest(99))
         with running:

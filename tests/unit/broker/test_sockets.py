@@ -98,6 +98,26 @@ def test_a_client_is_heard_and_answered(node: Node, client: RawClient) -> None:
     assert (node.sockets.counts.frames_in, node.sockets.counts.frames_out) == (1, 1)
 
 
+def test_a_request_that_the_core_does_not_see_is_answered_by_the_way_that_it_came(
+    node: Node, client: RawClient, start: Callable[..., Any]
+) -> None:
+    client.say(MetadataRequest(7, "t"))
+    (event,) = node.receive_until(lambda events: asked(events) == [7])
+    node.sockets.answer(event, Reply(7, Code.BUSY))
+    assert client.hear() == Reply(7, Code.BUSY)
+    relaying: Node = start(Node, "b2", 5)
+    node.sockets.connect("b2", relaying.endpoint)
+    relayed = PeerFrameReceived(Relay("b2", 5, b"x", False, MetadataRequest(8)), [])
+
+    def is_answered(events: list[Event]) -> bool:
+        node.sockets.answer(relayed, Reply(8, Code.BUSY))
+        return bool(events)
+
+    back = relaying.receive_until(is_answered)[0]
+    assert isinstance(back, PeerFrameReceived)
+    assert back.message == Relay("b1", 1, b"x", True, Reply(8, Code.BUSY))
+
+
 def test_who_is_not_there_is_a_lost_route(node: Node) -> None:
     lost = node.sockets.to_client(b"nobody", MetadataReply(7, Code.OK))
     assert isinstance(lost, RouteLost)
