@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from dueq.client import endings
 from dueq.gateway.dashboard.merged import _Cursor
 from dueq.gateway.faces.cloud_tasks.queue import LABEL, Configuration
 from dueq.gateway.faces.cloud_tasks.status import RpcError
@@ -83,6 +84,22 @@ def test_a_payload_of_somebody_else_is_no_task(text: str) -> None:
         Task.of_payload(text.encode())
     with pytest.raises(ValueError, match="the payload is no task"):
         Task.of_payload(b"\xff")
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\xff" * 2000,
+        b'{"url":"u","method":"' + b"x" * 2000 + b'"}',
+        b'{"url":"u","method":"' + "é".encode() * 2000 + b'"}',
+    ],
+    ids=["bytes", "method", "letters"],
+)
+def test_a_long_payload_of_somebody_else_gives_a_reason_that_a_dead_message_can_keep(payload: bytes) -> None:
+    """Else it is never settled: it comes again and again, and takes the place of a task each time."""
+    with pytest.raises(ValueError, match="the payload is no task") as refused:
+        Task.of_payload(payload)
+    assert endings.nack(None, str(refused.value), dead=True).reason == str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,8 @@ class Task:
             )  # fmt: skip
             sound = all(sendable(name, value) for name, value in made.headers.items())
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise ValueError(f"the payload is no task: {error!r}") from None
+            # The error may quote the payload, and this becomes a reason, which is short.
+            raise ValueError(f"the payload is no task: {error!r:.200}") from None
         low_ms, high_ms = DEADLINE_MS
         sound &= fault_of_url(made.url) is None and low_ms <= made.deadline_ms <= high_ms
         if not sound or not 0 <= made.created_ms <= limits.DUE_MS_MAX:
