@@ -141,8 +141,10 @@ class Flow:
         self._changed.set()
 
     def supersede(self) -> None:
-        """A later stream has the name."""
+        """A later stream has the name; only if that pulls would the mesh end a pull of this one."""
         self._superseded = True
+        if self._taking is not None:
+            self._taking.cancel()
         self._changed.set()
 
     def wake(self) -> None:
@@ -167,7 +169,7 @@ class Flow:
     async def _take(self, room: int) -> list[AsyncMessage]:
         """Return messages; an empty list: the caller has to look again.
 
-        Messages for which there is no room any more go back, uncounted.
+        Messages for which there is no room any more go back, uncounted, and all if a later stream has the name.
         """
         self._taken_at_most = min(room, limits.PULL_ROWS_MAX)
         taking = self._taking = asyncio.create_task(self._pull(self._taken_at_most))
@@ -190,7 +192,7 @@ class Flow:
                 raise
             await self._change(error.retry_after if isinstance(error, Busy) else _AGAIN_S)
             return []
-        fits = max(self._room, 0)
+        fits = 0 if self._superseded else max(self._room, 0)
         self._flows.receiving.release(self.topic, found[fits:])
         return found[:fits]
 

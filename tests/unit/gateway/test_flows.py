@@ -271,6 +271,35 @@ def test_a_stream_that_is_followed_while_it_asks_takes_nothing_more() -> None:
     run(story)
 
 
+def test_a_stream_that_waits_ends_at_once_when_a_later_one_has_its_name() -> None:
+    """The later one may have no room: no pull of its own ended the earlier one, whose client got the next message."""
+
+    async def story(mesh: Mesh) -> None:
+        flow = await mesh.open(credit=1, name="me")
+        coming = asyncio.create_task(flow.more())
+        await mesh.taking.get()
+        await mesh.open(credit=0, name="me")
+        with pytest.raises(Superseded):
+            await coming
+
+    run(story)
+
+
+def test_what_comes_as_a_later_stream_takes_the_name_goes_back() -> None:
+    async def story(mesh: Mesh) -> None:
+        flow = await mesh.open(credit=1, name="me")
+        coming = asyncio.create_task(flow.more())
+        await mesh.taking.get()
+        assert flow._taking is not None
+        flow._taking.add_done_callback(lambda _: flow.supersede())
+        mesh.ready.put_nowait([delivered("a")])
+        with pytest.raises(Superseded):
+            await coming
+        assert mesh.released == ["a"]
+
+    run(story)
+
+
 def test_a_stream_that_begins_to_pull_late_is_still_older_than_one_that_began_after_it() -> None:
     """The later one is at another gateway: only the mesh can say which of them ends."""
 
