@@ -74,7 +74,7 @@ window.EventSource = class extends EventTarget {
 A_HUNDRED_AND_TWENTY_TOPICS = """
 window.gone = 0;
 const counts = { scheduled: 1, ready: 0, leased: 0, dead: 0, consumers: 0, leaderless: 0 };
-const rest = { alarms: { shown: [], more: 0 }, lateness: { count: 0 }, exact: null, brokers: [], acts: [],
+const rest = { alarms: { shown: [], more: 0, serious: 0 }, lateness: { count: 0 }, exact: null, brokers: [], acts: [],
   totals: { ...counts, topics: 120, partitions: 120, leaderless: 3, alive: 1, brokers: 1 },
   chart: { since: 0, delivered: {}, due: {} }, at: Date.now(), seen: 1, fault: "" };
 window.EventSource = class extends EventTarget {

@@ -434,12 +434,13 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def shown(alarms: list[Alarm], topic: str | None = None) -> tuple[list[Alarm], int]:
-    """Return the alarms that a page shows, and how many it leaves out.
+def shown(alarms: list[Alarm], topic: str | None = None) -> tuple[list[Alarm], int, int]:
+    """Return the alarms that a page shows, how many it leaves out, and how many of all are more than notes.
 
     Args:
         alarms: all of them, the worst first.
         topic: only those about it, or about no topic; None: all.
     """
     wanted = [alarm for alarm in alarms if topic is None or alarm.topic in ("", topic)]
-    return wanted[: limits.DASHBOARD_ROWS_MAX], max(len(wanted) - limits.DASHBOARD_ROWS_MAX, 0)
+    serious = sum(alarm.level != "note" for alarm in wanted)
+    return wanted[: limits.DASHBOARD_ROWS_MAX], max(len(wanted) - limits.DASHBOARD_ROWS_MAX, 0), serious

@@ -208,7 +208,7 @@ def _lateness(state: State, topic: str | None) -> Document:
     return {"count": found.count, "half": found.half_ms, "most": found.most_ms, "worst": found.worst_ms}
 
 
-def _alarms(found: list[Alarm], more: int) -> Document:
+def _alarms(found: list[Alarm], more: int, serious: int) -> Document:
     return {
         "shown": [
             {
@@ -224,6 +224,7 @@ def _alarms(found: list[Alarm], more: int) -> Document:
             for alarm in found
         ],
         "more": more,
+        "serious": serious,
     }
 
 

@@ -188,8 +188,8 @@ def test_the_worst_comes_first_and_since_when_it_has_been_so() -> None:
 
 def test_a_page_shows_so_many_and_says_how_many_more() -> None:
     found = after(sight(*(topic(f"t{number}", dead=1) for number in range(limits.DASHBOARD_ROWS_MAX + 7))))
-    some, more = shown(found)
-    assert (len(some), more) == (limits.DASHBOARD_ROWS_MAX, 7)
+    some, more, serious = shown(found)
+    assert (len(some), more, serious) == (limits.DASHBOARD_ROWS_MAX, 7, 0)
     assert [alarm.topic for alarm in shown(found, "t3")[0]] == ["t3"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("fastapi")
@@ -64,3 +66,15 @@ def test_sessions_of_one_consumer_are_put_together() -> None:
 
 def test_a_topic_that_is_not_there_is_said_to_be_missing() -> None:
     assert View(topic="gone").document(state(sight(topic())), [])["topic"] is None
+
+
+def test_notes_that_do_not_fit_into_a_page_are_nothing_to_be_done() -> None:
+    """Old dead messages of a hundred topics: the page said that fifty things need somebody."""
+    many = [topic(f"t{number:03}", dead=1) for number in range(100)]
+    noted = View().document(state(sight(*many)), [])["alarms"]
+    assert (len(noted["shown"]), noted["more"], noted["serious"]) == (limits.DASHBOARD_ROWS_MAX, 50, 0)
+    many[7].ready = 2
+    many[7].info = replace(many[7].info, paused=True)
+    assert View().document(state(sight(*many)), [])["alarms"]["serious"] == 1
+    assert View(topic="t007").document(state(sight(*many)), [])["alarms"]["serious"] == 1
+    assert View(topic="t008").document(state(sight(*many)), [])["alarms"]["serious"] == 0

@@ -79,9 +79,9 @@ function announce(alarms) {
   const begun = serious.filter((alarm) => !known.has(alarm.key)).map((alarm) => alarm.what);
   const solved = [...known].filter((key) => !keys.has(key)).length;
   if (begun.length) say(at("say"), begun.join(" "));
-  else if (solved) say(at("say"), serious.length ? `Solved; ${serious.length} more.` : "Solved. Nothing is wrong now.");
+  else if (solved) say(at("say"), alarms.serious ? `Solved; ${alarms.serious} more.` : "Solved. Nothing is wrong now.");
   known = new Set(keys.keys());
-  document.title = `${serious.length ? `(${serious.length}) ` : ""}${frame.title} · dueq`;
+  document.title = `${alarms.serious ? `(${alarms.serious}) ` : ""}${frame.title} · dueq`;
 }
 
 function lost(text) {

@@ -71,7 +71,7 @@ export function show(frame) {
       acts.hidden = rest.hidden = !view.topic;
       if (!view.topic) {
         // What else is wrong in the mesh is not what this page was opened for.
-        wrong.update(view.fault ? view.alarms : { shown: [], more: 0 }, `There is no topic ${topic}.`, view.fault ? "" : "It may have been deleted. The page Now has all that there are.");
+        wrong.update(view.fault ? view.alarms : { shown: [], more: 0, serious: 0 }, `There is no topic ${topic}.`, view.fault ? "" : "It may have been deleted. The page Now has all that there are.");
         return;
       }
       if (!info) loadLists(topic, lists);

@@ -16,7 +16,7 @@ export function trouble() {
   const items = new Map();
 
   function update(alarms, well, lead) {
-    const serious = alarms.shown.filter((alarm) => alarm.level !== "note").length + (alarms.more || 0);
+    const { serious } = alarms;
     say(headline, serious === 0 ? well : `${NUMBERS[serious] ?? serious} ${serious === 1 ? "thing needs" : "things need"} you.`);
     headline.className = alarms.shown.some((alarm) => alarm.level === "bad") ? "bad" : serious ? "warn" : "well";
     say(sentence, lead);
