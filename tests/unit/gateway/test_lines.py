@@ -16,10 +16,11 @@ pytest.importorskip("fastapi")
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from dueq import limits
+from dueq import AsyncClient, limits
 from dueq.client.core.ports.parts import whole
-from dueq.errors import DueqError, KeyTaken, RequestDiffers
+from dueq.errors import DueqError, KeyTaken, RequestDiffers, Unavailable
 from dueq.gateway import bodies
+from dueq.gateway.app import create_app
 from dueq.gateway.bodies import BodyRoom
 from dueq.gateway.lines import Answers, Loading
 from dueq.gateway.service import NewMessage
@@ -139,3 +140,29 @@ def test_a_line_that_comes_alone_and_is_refused_ends_nothing(refusal: DueqError)
     said = asyncio.run(loading(Taken()).summary(request(BodyRoom(), sent())))
     assert (said["accepted"], said["failed"], "problem" in said) == (1, 1, False)
     assert [each["line"] for each in said["failures"]] == [1]
+
+
+@pytest.mark.parametrize("answers", ["summary", "each"])
+def test_lines_that_come_before_any_broker_has_told_the_time_are_refused(answers: str) -> None:
+    """With an answer for each line, 200 was said already, and the connection broke off."""
+
+    async def untold() -> int:
+        raise Unavailable("no broker answers")
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b'{"payload": "x", "delay": "1s"}\n', "more_body": False}
+
+    app, answered = create_app(AsyncClient), list[Message]()
+    app.state.service = SimpleNamespace(now_us=untold, stopping=asyncio.Event())
+
+    async def send(message: Message) -> None:
+        answered.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": "/v1/topics/t/messages", "http_version": "1.1",
+        "query_string": f"answers={answers}".encode(),
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/x-ndjson")],
+    }  # fmt: skip
+    asyncio.run(app(scope, receive, send))
+    assert answered[0]["status"] == 503
+    assert json.loads(answered[1]["body"])["error"] == "Unavailable"
