@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
 
+from dueq import limits
 from dueq.client.message_state import MessageState
 from dueq.errors import InvalidRequest, KeyTaken, MessageLeased, MessageNotFound, TopicNotFound
 from dueq.gateway import answer_room
@@ -94,15 +96,17 @@ async def listed(
     shown: list[Document] = []
     if not cursor or cursor.startswith(_SENDING):
         limit = min(size, _SENDING_MAX)
-        sending = await service.client.leased(
+        leased = await service.client.leased(
             name.topic, after=cursor.removeprefix(_SENDING) or None, limit=limit
         )
+        sending = _of_a_page(leased)
         for each in sending:
             with contextlib.suppress(MessageNotFound, RpcError):  # done meanwhile, or no task
                 found = await service.client.get(name.topic, each.id, payload=True)
                 answer.take(answer_room.shown(found.size))
                 shown.append(_document(name, found, view, shape))
-        cursor = f"{_SENDING}{sending[-1].id}" if len(sending) == limit else ""
+        more = len(leased) == limit or len(sending) < len(leased)
+        cursor = f"{_SENDING}{sending[-1].id}" if more else ""
     document: Document = {"tasks": shown}
     if cursor.startswith(_SENDING):
         document["nextPageToken"] = cursor
@@ -181,6 +185,12 @@ async def run(
             raise
         found = replace(found, due=now_ms, waits_until=now_ms)  # it was sent, and is done already
     return _shown(name, found, _view(asked.response_view), request)
+
+
+def _of_a_page(found: list[MessageState]) -> list[MessageState]:
+    """The first of these: no more bytes than a page of a list has, or one."""
+    held = list(accumulate(each.size for each in found))
+    return found[: max(sum(each <= limits.GATEWAY_LIST_BYTES_MAX for each in held), 1)]
 
 
 async def _state(service: Service, name: QueueName, task_id: str, payload: bool = True) -> MessageState:
