@@ -22,7 +22,7 @@ from dueq.client.aio import AsyncConsumer, AsyncMessage
 from dueq.client.endpoints import StoredEndpoint
 from dueq.errors import DueqError
 from dueq.gateway.logs import log
-from dueq.gateway.webhooks.answers import Fate, Verdict, verdict
+from dueq.gateway.webhooks.answers import Answer, Fate, Verdict, reason_of, verdict
 from dueq.gateway.webhooks.counters import Counters
 from dueq.gateway.webhooks.outgoing import passes, request_of
 from dueq.gateway.webhooks.room import Room
@@ -358,8 +358,9 @@ class Worker:
         try:
             request = request_of(message, self.endpoint.document, self.now_ms())
         except TargetRefused as refused:
-            self._count(Verdict(Fate.DEAD, str(refused)), 0.0)
-            await self._end(message, "nack", dead=True, reason=str(refused))
+            found = Verdict(Fate.DEAD, reason_of(Answer(0, str(refused))))  # it may quote a long name
+            self._count(found, 0.0)
+            await self._settle(message, found)
             return
         if request.timeout_s > self._timeout_s and not (
             await self._is_extended(message, request.timeout_s) and self._may_be_sent(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 pytest.importorskip("aiohttp")
 
 from dueq import Outcome, Target
+from dueq.client import endings
 from dueq.client.endpoints import StoredEndpoint
 from dueq.gateway.webhooks.room import Room
-from tests.unit.gateway.webhooks.stage import Stage, play
+from tests.unit.gateway.webhooks.stage import Message, Stage, play
 
 
 def test_a_message_waits_for_a_slot() -> None:
@@ -255,5 +257,25 @@ def test_a_target_that_is_not_allowed_is_the_end_of_its_message() -> None:
         assert stage.counters.dead == 1
         assert stage.begun.empty()
         await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_a_target_that_is_refused_at_length_is_dead_by_a_reason_that_a_message_can_keep() -> None:
+    """Else the message is never settled: it comes again whenever its lease is over."""
+
+    async def story() -> None:
+        stage = Stage(targets=True)
+        message = Message(1, stage.settled)
+        headers = {"webhook-" + "x" * 2000: ""}
+        target = {"url": "https://example.com", "method": "POST", "deadline_ms": 0, "headers": headers}
+        message.payload = json.dumps(target).encode()
+        message.headers = {"dueq_target": str(len(message.payload))}
+        stage.messages.put_nowait(message)
+        name, how, reason = await stage.settled.get()
+        assert (name, how, reason[:11]) == ("m1", "dead", "the header ")
+        assert endings.nack(None, reason, dead=True).reason == reason
+        await stage.worker.stop()
+        assert stage.counters.dead == 1
 
     play(story)
