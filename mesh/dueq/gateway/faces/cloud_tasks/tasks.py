@@ -148,7 +148,7 @@ async def deleted(project: str, location: str, queue_id: str, task_id: str, serv
     """Delete a task. If it is being sent, that goes on, and it is not sent again."""
     name = QueueName.checked(project, location, queue_id)
     for _ in range(_TRIES):
-        found = await _state(service, name, task_id)
+        found = await _state(service, name, task_id, payload=False)
         if found.state == "leased":
             lease = found.id, found.token
             (outcome,) = await service.client.settle(name.topic, [lease], "ack")

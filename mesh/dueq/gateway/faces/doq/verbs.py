@@ -230,7 +230,7 @@ class Doq:
 
     async def get(self, name: str, which: int) -> Message:
         """Return a message, in flight or not."""
-        return _shown(*await self._message(name, which, "Failed to get a message from a queue"))
+        return _shown(*await self._message(name, which, "Failed to get a message from a queue", True))
 
     async def remove(self, name: str, which: int) -> None:
         """Delete a message, in flight or not."""
@@ -349,16 +349,18 @@ class Doq:
             group if found.type == "fair" else None, metadata or None, on_duplicate=on_duplicate,
         )  # fmt: skip
 
-    async def _state(self, name: str, which: int) -> MessageState:
-        found = await self._client.get(topic_of(name), key=str(which), payload=True, linearizable=True)
+    async def _state(self, name: str, which: int, payload: bool = False) -> MessageState:
+        found = await self._client.get(topic_of(name), key=str(which), payload=payload, linearizable=True)
         if found.state == "dead":
             raise MessageNotFound(f"message {which} is dead")
         return found
 
-    async def _message(self, name: str, which: int, detail: str) -> tuple[Queue, MessageState]:
+    async def _message(
+        self, name: str, which: int, detail: str, payload: bool = False
+    ) -> tuple[Queue, MessageState]:
         found = await self._known(name, Kind.MISSING, detail)
         try:
-            return found, await self._state(name, which)
+            return found, await self._state(name, which, payload)
         except MessageNotFound:
             _missing(name, detail)
 
