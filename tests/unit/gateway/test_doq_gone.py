@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from starlette.datastructures import QueryParams
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 
 from dueq.gateway.faces.doq import messages
 from dueq.gateway.faces.doq.verbs import Message
@@ -24,7 +24,7 @@ def test_no_message_is_taken_for_a_client_that_has_gone() -> None:
     async def run() -> None:
         asked, given_up = asyncio.Event(), asyncio.Event()
 
-        async def dequeue(*_: Any) -> None:
+        async def take(*_: Any) -> None:
             asked.set()
             try:
                 await asyncio.Event().wait()  # the mesh is busy
@@ -36,13 +36,47 @@ def test_no_message_is_taken_for_a_client_that_has_gone() -> None:
             return {"type": "http.disconnect"}
 
         request: Any = SimpleNamespace(query_params=QueryParams(""), receive=receive)
-        doq: Any = SimpleNamespace(dequeue=dequeue)
+        doq: Any = SimpleNamespace(take=take)
         answer: Any = SimpleNamespace(take=None)
         with pytest.raises(ClientDisconnect):
             await messages.dequeued("mail", doq, answer, request)
         await given_up.wait()
 
     asyncio.run(asyncio.wait_for(run(), 10))
+
+
+@pytest.mark.parametrize(("said", "back"), [("", [("mail", ("id", 17))]), ("true", [])])
+def test_a_message_that_comes_as_its_client_goes_goes_back(said: str, back: list[Any]) -> None:
+    """What is done as it is taken does not: it comes once at most."""
+    given_back = list[Any]()
+
+    async def take(*_: Any) -> Any:
+        return Message(1, "default", 0, "x", {}), ("id", 17)
+
+    async def give_back(name: str, lease: Any) -> None:
+        given_back.append((name, lease))
+
+    async def receive() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    async def run() -> None:
+        request: Any = Request(
+            {
+                "type": "http",
+                "method": "GET",
+                "path": "/",
+                "headers": [],
+                "query_string": f"ack={said}".encode(),
+            },
+            receive,
+        )
+        doq: Any = SimpleNamespace(take=take, give_back=give_back)
+        answer: Any = SimpleNamespace(take=None)
+        with pytest.raises(ClientDisconnect):
+            await messages.dequeued("mail", doq, answer, request)
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+    assert given_back == back
 
 
 @pytest.mark.parametrize("ack", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response, status
+from starlette.requests import ClientDisconnect
 
 from dueq.gateway.answer_room import TheAnswer
 from dueq.gateway.faces.doq import failures, number
@@ -44,8 +45,13 @@ async def dequeued(name: str, doq: TheDoq, answer: TheAnswer, request: Request) 
     given = request.query_params.get("ack", "")
     if given not in _BOOLEANS:
         raise DoqError(Kind.INVALID, "validation failed", "invalid boolean", "query.ack", given)
-    taking = doq.dequeue(name, _BOOLEANS[given], answer.take)
-    return _document("DEQUEUED", await unless_gone(request, taking))
+    ack = _BOOLEANS[given]
+    message, lease = await unless_gone(request, doq.take(name, ack, 0.0, answer.take))
+    if await request.is_disconnected():
+        if not ack:
+            await doq.give_back(name, lease)
+        raise ClientDisconnect
+    return _document("DEQUEUED", message)
 
 
 @router.get("/queues/{name}/messages/{text}")
