@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -113,3 +114,33 @@ def test_a_pass_meets_what_was_given_back_meanwhile() -> None:
 )
 def test_a_pass_need_not_meet_all_that_was_given_back(given_back: int, applied: int, state: str) -> None:
     assert ended(given_back, applied, state) == ""
+
+
+def test_a_pass_that_was_stopped_before_it_began_need_not_meet_the_messages_of_open_jobs() -> None:
+    entry = NaiveEntry(0, 0, SEQUENCE, 0, 0, 0, 0, 0, 0, 1, state=State.WAITING)
+    job = SimpleNamespace(state=JobState.OPEN)
+    naive: Any = SimpleNamespace(
+        live={KEY: entry},
+        keys=SimpleNamespace(replaced=()),
+        jobs=SimpleNamespace(state_of=lambda entry: job.state, by_number={}),
+        groups=SimpleNamespace(names={}),
+        passes=SimpleNamespace(by_name={}),
+    )
+    fates = Fates()
+    assert of_the_pass(fates, naive, 5, "stop") == ""
+    naive.jobs.by_number[entry.job] = job
+    known = SimpleNamespace(
+        state=PassState.RUNNING, sequence=10, work={"do": "cancel", "filter": {"state": "waiting"}}
+    )
+    naive.passes.by_name["p"] = known
+    assert of_the_pass(fates, naive, 10, "cancel") == ""
+    job.state, known.state = JobState.COMMITTED, PassState.ENDED
+    assert of_the_pass(fates, naive, 12, "end") == ""
+
+
+def of_the_pass(fates: Fates, naive: Any, sequence: int, do: str) -> str:
+    """Return what is wrong with this record of a pass."""
+    record = Record(RecordKind.PASS, 1, sequence, 1, 0, name="p")
+    record.document = json.dumps({"do": do})
+    fates.before(record, naive)
+    return fates.after(record, naive)

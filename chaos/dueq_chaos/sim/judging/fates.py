@@ -104,8 +104,10 @@ class Fates:
                 self._retention_ms, _setting(naive, "dead_retention_ms", self._retention_ms)
             )
         if record.kind == RecordKind.PASS:
-            undecided = {number for number, job in naive.jobs.by_number.items() if job.state == JobState.OPEN}
-            self._hidden.setdefault(record.name, undecided)
+            known = naive.passes.by_name.get(record.name)
+            if known is not None and known.sequence == record.sequence:
+                jobs = naive.jobs.by_number.items()
+                self._hidden[record.name] = {number for number, job in jobs if job.state == JobState.OPEN}
             return self._left_behind(record, naive)
         killed = {
             key
@@ -207,7 +209,7 @@ class Fates:
             return ""
         for key, entry in naive.live.items():
             may_expire = bool(entry.expires) and known.work["do"] in ("shift", "move")
-            if entry.job in self._hidden[record.name]:
+            if entry.job in self._hidden.get(record.name, ()):
                 continue
             waits = not may_expire and _is_about(known, entry, naive) and _is_free(naive, entry)
             if waits and self._has_waited(key, known, record):
