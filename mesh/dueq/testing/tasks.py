@@ -71,8 +71,10 @@ class Tasks:
             await self._pass(event, until_us)
             return
         waiter = self._waiters[task] = _Waiter(event, _NEVER_US if until_us is None else until_us)
-        await event.wait()
-        waiter.at_work = True
+        try:
+            await event.wait()
+        finally:
+            waiter.at_work = True
 
     async def answer(self, future: asyncio.Future[Answer]) -> Answer:
         """Have this task wait for an answer; time moves as far as that needs."""

@@ -176,3 +176,29 @@ def test_a_task_beside_the_test_does_not_take_over_the_clock() -> None:
 
         client = runner.run(set_up())
         runner.run(test())
+
+
+def test_a_task_whose_waiting_is_cancelled_counts_as_at_work_until_it_waits_again() -> None:
+    async def run() -> None:
+        with amesh(START) as mesh:
+            client = mesh.client()
+            await client.create_topic("jobs")
+            ended_at: list[int] = []
+            async with client.consumer("jobs") as consumer:
+
+                async def clean_up_once_cancelled() -> None:
+                    try:
+                        await consumer.receive()
+                    except asyncio.CancelledError:
+                        for _ in range(100):
+                            await asyncio.sleep(0)
+                        ended_at.append(mesh.now_ms)
+
+                task = asyncio.create_task(clean_up_once_cancelled())
+                await mesh.advance(1)
+                cancelled_at = mesh.now_ms
+                task.cancel()
+                await mesh.advance(60)
+            assert ended_at == [cancelled_at]
+
+    asyncio.run(run())
