@@ -218,3 +218,22 @@ def test_a_failing_test_surfaces_from_a_task() -> None:
                     await dueq_mesh.advance(1)
 
     asyncio.run(run())
+
+
+def test_a_function_that_raises_stop_iteration_has_failed() -> None:
+    """A future takes no such exception, so the run would not hear that its function has ended."""
+
+    def first_line(message: AsyncMessage) -> None:
+        next(iter(message.payload.splitlines()))
+
+    async def run() -> None:
+        with amesh(START) as dueq_mesh:
+            client = dueq_mesh.client()
+            await client.create_topic("t")
+            await client.producer("t").schedule(b"", 0)
+            async with dueq_mesh.running(client.consumer("t"), first_line) as running:
+                with pytest.raises(RuntimeError, match="StopIteration"):
+                    await dueq_mesh.advance(1)
+            assert running.result == (0, 1, 0)
+
+    asyncio.run(run())

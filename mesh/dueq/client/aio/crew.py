@@ -44,6 +44,12 @@ class Crew:
         for task in list(self._tasks):
             task.cancel()
 
+    def _call(self, message: Any) -> tuple[Any, BaseException | None]:
+        try:
+            return self._handler(message), None
+        except BaseException as error:  # passed on as a result: futures take no StopIteration
+            return None, error
+
     async def _work(self, work: Work, host: SessionHost) -> None:
         error: BaseException | None = None
         with host.handling(work):
@@ -52,7 +58,9 @@ class Crew:
                     result = await self._handler(work.message)
                 else:
                     loop = asyncio.get_running_loop()
-                    result = await loop.run_in_executor(None, self._handler, work.message)
+                    result, failure = await loop.run_in_executor(None, self._call, work.message)
+                    if failure is not None:
+                        raise failure
                     if inspect.isawaitable(result):
                         result = await result
                 refuse_unrun(result)
