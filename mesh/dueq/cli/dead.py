@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import click
@@ -86,7 +87,9 @@ def redrive(
             with client.producer(topic) as producer:
                 return report(ids, known(producer.redrive_many, list(ids)), "redriven", as_json=False)
         _ask(client, topic, "Redrive", yes)
-        where.report(client.redrive_where(topic, _DEAD, spread=spread or 0.0), "redriven")
+        where.report(
+            topic, None, "redriven", partial(client.redrive_where, topic, _DEAD, spread=spread or 0.0)
+        )
     return 0
 
 
@@ -102,7 +105,7 @@ def discard(topic: str, ids: tuple[str, ...], yes: bool, endpoint: tuple[str, ..
             with client.producer(topic) as producer:
                 return report(ids, known(producer.discard_many, list(ids)), "discarded", as_json=False)
         _ask(client, topic, "Discard", yes)
-        where.report(client.purge(topic, "dead", wait=False), "discarded")
+        where.report(topic, None, "discarded", partial(client.discard_where, topic, _DEAD))
     return 0
 
 

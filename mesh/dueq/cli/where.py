@@ -6,17 +6,18 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import click
 
-from dueq import Client, DueqError, Filter, Pass
+from dueq import Busy, Client, DueqError, Filter, OutcomeUnknown, Pass
 from dueq.cli.asking import ask
 from dueq.cli.instants import chosen_due, due_options, duration, instant, parse_duration
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.outcomes import counted
 from dueq.client.filters import STATES
-from dueq.client.passes import Progress
+from dueq.client.passes import Progress, new_name
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -89,7 +90,7 @@ def cancel(
     chosen = Filter(**wanted)
     with connect(endpoint, timeout) as client:
         if _wanted(client, topic, chosen, "cancelled", yes, dry):
-            report(client.cancel_where(topic, chosen, name=name), "cancelled")
+            report(topic, name, "cancelled", partial(client.cancel_where, topic, chosen))
 
 
 @where.command()
@@ -115,7 +116,7 @@ def shift(
     chosen = Filter(**wanted)
     with connect(endpoint, timeout) as client:
         if _wanted(client, topic, chosen, "shifted", yes, dry):
-            report(client.shift_where(topic, chosen, by=by, name=name), "shifted")
+            report(topic, name, "shifted", partial(client.shift_where, topic, chosen, by=by))
 
 
 @where.command()
@@ -144,7 +145,7 @@ def move(
     due, chosen = chosen_due(at, after), Filter(**wanted)
     with connect(endpoint, timeout) as client:
         if _wanted(client, topic, chosen, "moved", yes, dry):
-            report(client.move_where(topic, chosen, to=due, spread=spread, name=name), "moved")
+            report(topic, name, "moved", partial(client.move_where, topic, chosen, to=due, spread=spread))
 
 
 @where.command()
@@ -167,7 +168,7 @@ def change(
     chosen = Filter(**wanted)
     with connect(endpoint, timeout) as client:
         if _wanted(client, topic, chosen, "changed", yes, dry):
-            report(client.change_where(topic, chosen, rank=rank, name=name), "changed")
+            report(topic, name, "changed", partial(client.change_where, topic, chosen, rank=rank))
 
 
 @where.command()
@@ -193,7 +194,7 @@ def redrive(
     chosen = Filter(**wanted, state="dead")
     with connect(endpoint, timeout) as client:
         if _wanted(client, topic, chosen, "redriven", yes, dry):
-            report(client.redrive_where(topic, chosen, spread=spread, name=name), "redriven")
+            report(topic, name, "redriven", partial(client.redrive_where, topic, chosen, spread=spread))
 
 
 @where.command()
@@ -214,7 +215,7 @@ def discard(
     chosen = Filter(**wanted, state="dead")
     with connect(endpoint, timeout) as client:
         if _wanted(client, topic, chosen, "discarded", yes, dry):
-            report(client.discard_where(topic, chosen, name=name), "discarded")
+            report(topic, name, "discarded", partial(client.discard_where, topic, chosen))
 
 
 @where.command()
@@ -283,10 +284,27 @@ def _wanted(client: Client, topic: str, wanted: Filter, verb: str, yes: bool, dr
     return True
 
 
-def report(work: Pass, done: str) -> None:
-    """Wait for a pass, and say what it has done and what it has left."""
+def report(topic: str, name: str | None, done: str, begin: Callable[..., Pass]) -> None:
+    """Begin a pass, wait for it, and say what it has done and what it has left.
+
+    Args:
+        topic: whose messages.
+        name: of the pass; None: a new one.
+        done: the word for what it does to messages.
+        begin: takes `name`.
+    """
+    work = _begun(topic, new_name() if name is None else name, begin)
     wait_for(work)
     click.echo(f"{work.done:,} {done}{_skipped(work.skipped)}")
+
+
+def _begun(topic: str, name: str, begin: Callable[..., Pass]) -> Pass:
+    """Begin a pass; if it is not seen whether it has begun, say how to look for it."""
+    try:
+        return begin(name=name)
+    except (Busy, OutcomeUnknown, KeyboardInterrupt):
+        click.echo(f"dueq: the pass may have begun: dueq where show {topic} {name}", err=True)
+        raise
 
 
 def wait_for(work: Pass) -> None:
