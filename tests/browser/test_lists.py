@@ -185,6 +185,7 @@ def test_whoever_changes_many_hears_that_the_list_may_lack_some_of_them(tab: Tab
     tab.says("1 message", "dialog")
     tab.says(told, "dialog")
     tab.go("/messages?topic=again")
+    tab.says("failed", "tbody")
     tab.press("Change all that match…")
     tab.says("1 message", "dialog")
     assert not any(told in each for each in tab.texts("dialog"))
