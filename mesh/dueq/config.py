@@ -88,8 +88,6 @@ class BrokerConfig:
         """
         if not _NAME.fullmatch(self.id):
             raise InvalidRequest(f"id has 1 to 64 characters of A-Z a-z 0-9 . _ -, not {self.id!r}")
-        if self.data == Path():
-            raise InvalidRequest("data names a folder, not nothing")
         if is_durable(self.store) and self.data is None:
             raise InvalidRequest("the setting 'data' is missing")
         _within("store_memory_bytes", self.store_memory_bytes, _STORE_MEMORY)
@@ -160,7 +158,11 @@ def _typed(name: str, wanted: str, value: Any) -> Any:
         raise InvalidRequest(f"{name} is a whole number, not {value!r}")
     if not isinstance(value, str | Path):
         raise InvalidRequest(f"{name} is a text, not {value!r}")
-    return Path(value) if wanted.startswith("Path") else str(value)
+    if not wanted.startswith("Path"):
+        return str(value)
+    if not str(value):  # as a Path it would be the working directory
+        raise InvalidRequest(f"{name} is a path, not nothing")
+    return Path(value)
 
 
 def _endpoint(name: str, value: str, port_min: int) -> None:

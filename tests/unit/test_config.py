@@ -143,3 +143,13 @@ def test_a_file_that_is_not_toml_is_refused_by_name(tmp_path: Path) -> None:
 def test_a_store_in_memory_needs_no_folder() -> None:
     config = BrokerConfig.load({"id": "b1"}, None, {"DUEQ_STORE": "memory"})
     assert (config.store, config.data) == ("memory", None)
+
+
+def test_the_working_directory_may_be_the_data_folder() -> None:
+    config = BrokerConfig.load({"id": "b1", "data": "."}, environment={})
+    assert config.data == Path()
+
+
+def test_an_empty_variable_is_not_the_working_directory() -> None:
+    with pytest.raises(InvalidRequest, match="data is a path, not nothing"):
+        BrokerConfig.load({"id": "b1"}, environment={"DUEQ_DATA": ""})

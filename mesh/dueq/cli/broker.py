@@ -29,7 +29,7 @@ from dueq.errors import InvalidRequest
 )
 @click.option(
     "--data",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False),  # not a Path: an empty text would be the working directory
     help="The data folder; not for --store memory.",
 )
 @click.option(
@@ -62,7 +62,7 @@ from dueq.errors import InvalidRequest
 @click.option("--hot-rows-total", type=int, help="Waiting messages kept in memory.  [default: 131072]")
 @click.option(
     "--secrets-key-file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False),
     help="Keys that seal the secrets of endpoints, the newest first.  [default: they are not sealed]",
 )
 @click.option(

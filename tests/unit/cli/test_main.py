@@ -220,6 +220,7 @@ def test_endpoints_come_from_flags_then_environment_then_default(monkeypatch: py
         (["up", "--store", "memory", "--data", "somewhere"], "--store memory keeps nothing, so it takes no --data"),
         (["broker", "--id", "b1", "--no-zookeeper", "--store", "redis"], "there are leveldb, memory"),
         (["broker", "--id", "b1", "--no-zookeeper"], "the setting 'data' is missing"),
+        (["broker", "--id", "b1", "--no-zookeeper", "--data", ""], "data is a path, not nothing"),
     ],
 )  # fmt: skip
 def test_a_store_that_cannot_be_is_a_wrong_usage(
