@@ -229,9 +229,8 @@ def _print(report: CampaignReport) -> None:
     shown.min_width = len(str(shown.title))
     for name, value in report.lines():
         shown.add_row(Text(name), Text(value))
-    console = Console()
-    print_table(shown, console)
+    print_table(shown, Console())
     if report.plot:
-        console.print(f"drawn in {report.plot}", soft_wrap=True, highlight=False)
+        click.echo(f"drawn in {report.plot}")
     if report.state in ("loaded", "already loaded"):
         click.echo(f"take it back: dueq campaign cancel {report.job_id}")

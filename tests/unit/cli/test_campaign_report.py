@@ -60,6 +60,16 @@ def test_a_report_that_cannot_be_written_does_not_hide_that_all_is_loaded(
     assert "the report cannot be written into /dev/full: No space left on device" in said.err
 
 
+@pytest.mark.parametrize("plot", ["[draft]/spring.png", "a[/b].png", ":smile:.png"])
+def test_where_the_plan_was_drawn_is_said_letter_by_letter(
+    plot: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign._print(CampaignReport("spring", "campaigns", "spring-1", LOADED, plot=plot))
+    said = capsys.readouterr().out
+    assert f"drawn in {plot}\n" in said
+    assert "take it back: dueq campaign cancel spring-1" in said
+
+
 @pytest.mark.parametrize(
     ("past", "left"),
     [
