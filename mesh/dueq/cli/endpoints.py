@@ -133,7 +133,7 @@ def show(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float) ->
         ("headers", ", ".join(info.headers) or "-"),
         ("targets", "allowed" if info.targets else "refused"),
         ("only", ", ".join(f"{key}={'|'.join(words)}" for key, words in info.filter.items()) or "-"),
-        ("secrets", ", ".join(f"{each} until {until:%F %T}" if until else each for each, until in info.secrets)),
+        ("secrets", ", ".join(f"{each} until {until:%F %T} UTC" if until else each for each, until in info.secrets)),
         ("stored", "sealed" if info.sealed else "in clear"),
     ):  # fmt: skip
         shown.add_row(field, value)

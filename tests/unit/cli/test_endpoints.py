@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dueq import EndpointInfo
 from dueq.cli import endpoints
 from dueq.cli.main import run
 from dueq.errors import Disconnected
@@ -65,3 +67,21 @@ def test_what_was_done_to_an_endpoint_is_said(
     monkeypatch.setattr(endpoints, "connect", connected)
     assert run(["endpoint", verb, "orders"]) == 0
     assert capsys.readouterr().out == f"{said} orders\n"
+
+
+def test_until_when_a_secret_is_used_is_said_in_utc(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    info = EndpointInfo(
+        name="orders", topic="orders", version=1, url="https://example.com/", timeout=15.0, max_in_flight=64,
+        headers=(), filter={}, secrets=(("8d4f", datetime(2030, 1, 31, 9, tzinfo=UTC)),), targets=False, disabled="",
+        paused=False, paused_until=None, sealed=True,
+    )  # fmt: skip
+
+    @contextmanager
+    def connected(*_given: Any) -> Iterator[Any]:
+        yield SimpleNamespace(endpoint=lambda name: info)
+
+    monkeypatch.setattr(endpoints, "connect", connected)
+    assert run(["endpoint", "show", "orders"]) == 0
+    assert "8d4f until 2030-01-31 09:00:00 UTC" in capsys.readouterr().out
