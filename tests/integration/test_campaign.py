@@ -281,6 +281,38 @@ def test_a_list_may_be_brought_into_the_form_of_the_rows(spark: SparkSession, tm
 
 
 @pytest.mark.parametrize(
+    ("whose", "on_list", "fates"),
+    [
+        (("+491701", "00123", "x9"), ("+491701", "00123"), ["suppressed", "suppressed", None]),
+        (("00123", "124", "125"), ("00123", "x9"), ["suppressed", None, None]),
+    ],
+    ids=["a list of numbers alone", "rows of numbers alone"],
+)
+def test_texts_of_digits_are_found_on_a_list(
+    spark: SparkSession,
+    tmp_path: Path,
+    whose: tuple[str, ...],
+    on_list: tuple[str, ...],
+    fates: list[str | None],
+) -> None:
+    """Spark takes a column of them for numbers, which have neither a plus sign nor zeros before them."""
+    write(
+        tmp_path / "rows.csv",
+        *[{"at": 5 * 10**12 + i, "text": "x", "who": who} for i, who in enumerate(whose)],
+    )
+    write(tmp_path / "list.csv", *[{"phone": who, "since": 2020} for who in on_list])
+    listed = {
+        "path": "list.csv",
+        "format": "csv",
+        "column": "who",
+        "list_column": "Phone",
+        "where": "since > 2000",
+    }
+    found = {row.due: row.fate for row in rows_of(spark, spec_of(tmp_path, suppression=listed))}
+    assert [found[due] for due in sorted(found)] == fates
+
+
+@pytest.mark.parametrize(
     ("file", "text"),
     [("list.csv", 'who,since\nann,1\n"bob,2\n'), ("list.json", '{"who":"ann"}\n{"who":"bob"')],
 )

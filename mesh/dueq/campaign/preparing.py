@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     DecimalType,
     DoubleType,
     FloatType,
+    IntegralType,
     LongType,
     StringType,
     TimestampNTZType,
@@ -23,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from dueq.campaign.local_time import Zones, day_of, local_us, time_of, with_instants, with_quiet_end
-from dueq.campaign.sources import column, rows_of, type_of, with_columns
+from dueq.campaign.sources import as_written, column, rows_of, type_of, with_columns
 from dueq.campaign.spec import Deduplication, Due, QuietHours, Spec, Suppression
 from dueq.campaign.wording import payload_of
 from dueq.errors import InvalidRequest
@@ -33,6 +34,7 @@ from dueq_codecs.meta import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 BAD, SUPPRESSED, DUPLICATE, PAST = "bad", "suppressed", "duplicate", "past"
 GAP, TWICE, QUIET = "nonexistent", "ambiguous", "quiet"
@@ -91,7 +93,8 @@ def prepared(
     rows = rows.withColumn(_REASON, fault)
     rows = rows.withColumn(_FATE, F.when(F.col(_REASON).isNotNull(), F.lit(BAD)))
     if spec.suppression is not None:
-        rows = _suppressed(spark, rows, spec.suppression)
+        kind = type_of(frame, column(frame, spec.suppression.column, "[suppression] column"))
+        rows = _suppressed(spark, rows, spec.suppression, kind)
     # A past row that is sent all the same leaves now, and now may be in quiet hours.
     wanted = F.greatest(F.col(_ASKED), F.lit(now_ms)) if spec.due.past == "send" else F.col(_ASKED)
     rows = _outside_quiet_hours(rows, wanted, spec.quiet_hours)
@@ -177,12 +180,29 @@ def _fated(rows: DataFrame, which: Column, fate: str) -> DataFrame:
     return rows.withColumn(_FATE, F.coalesce(F.col(_FATE), F.when(which, F.lit(fate))))
 
 
-def _suppressed(spark: SparkSession, rows: DataFrame, suppression: Suppression) -> DataFrame:
+def _suppressed(spark: SparkSession, rows: DataFrame, suppression: Suppression, kind: DataType) -> DataFrame:
+    """Find the rows that are on the list.
+
+    Args:
+        spark: the session.
+        rows: have what is looked for in `listed`, as text.
+        suppression: the list.
+        kind: the type of what is looked for.
+    """
+    name = suppression.list_column
     listed = with_columns(
         rows_of(spark, suppression.source, "suppression"), suppression.columns, "suppression.columns"
     )
-    name = _comparable(listed, suppression.list_column, "[suppression] list_column")
-    names = listed.select(name.alias("name")).where(F.col("name").isNotNull()).distinct()
+    found = _comparable(listed, name, "[suppression] list_column")
+    of_list = type_of(listed, column(listed, name, "[suppression] list_column"))
+    if isinstance(kind, StringType) and not isinstance(of_list, StringType):
+        written = as_written(spark, suppression.source, "suppression", name)
+        listed = with_columns(written, suppression.columns, "suppression.columns")
+        found = _comparable(listed, name, "[suppression] list_column")
+    elif isinstance(kind, IntegralType) and isinstance(of_list, StringType):
+        # The file's 007 is 7 among the rows, and 007 on a list where not all are numbers.
+        found = found.try_cast("bigint").cast(StringType())
+    names = listed.select(found.alias("name")).where(F.col("name").isNotNull()).distinct()
     joined = rows.join(names, F.col(_LISTED) == F.col("name"), "left")
     return _fated(joined, F.col("name").isNotNull(), SUPPRESSED)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError
@@ -50,6 +51,29 @@ def rows_of(spark: SparkSession, source: Source, role: str) -> DataFrame:
         what = source.table or ", ".join(source.paths)
         raise InvalidRequest(f"[{role}] {what} cannot be read: {first_line(error)}") from error
     return where(frame, source.where, role) if source.where else frame
+
+
+def as_written(spark: SparkSession, source: Source, role: str, name: str) -> DataFrame:
+    """Return a CSV's rows with a column as the text of the file: +4917 and 007 are others once they are numbers.
+
+    Args:
+        spark: the session.
+        source: where they come from.
+        role: as for `rows_of`.
+        name: of the column. If its type was not inferred, or there is none, nothing changes.
+
+    Raises:
+        InvalidRequest: as `rows_of`.
+    """
+    frame = rows_of(spark, source, role)
+    if source.format != "csv" or source.schema:
+        return frame
+    types = {
+        field.name: "string" if field.name.lower() == name.lower() else field.dataType.simpleString()
+        for field in frame.schema
+    }
+    ddl = ", ".join(f"`{known.replace('`', '``')}` {kind}" for known, kind in types.items())
+    return rows_of(spark, replace(source, schema=ddl), role)
 
 
 def where(frame: DataFrame, condition: str, role: str) -> DataFrame:
